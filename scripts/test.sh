@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Builds and runs every test: release, Python, address and undefined behaviour sanitizers, thread sanitizer. Every stage runs even when
+# an earlier one failed; only what a later stage stands on (the set-up, the release build) stops the run. scripts/summary.py sums up.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs=${JOBS:-$(nproc)}
+record=$PWD/build/test-results
+rm -rf "$record" build/{release,asan,tsan}/test-results
+mkdir -p "$record"
+
+# One line of stages.tsv is: name, seconds, exit status or "skipped", where the results lie (or -), a note.
+note_stage() { (IFS=$'\t' && echo "$*") >>"$record/stages.tsv"; }
+
+# stage NAME RESULTS COMMAND...
+stage() {
+    local name=$1 results=$2 start=$SECONDS status=0
+    shift 2
+    echo "== $name"
+    "$@" || status=$?
+    echo "== $name: $((SECONDS - start)) s"
+    note_stage "$name" $((SECONDS - start)) $status "$results" ""
+    return $status
+}
+
+stop() {
+    echo "make test: $1 failed, nothing was tested"
+    exit 1
+}
+
+build() {
+    local preset=$1
+    shift
+    cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs" "$@"
+}
+
+run_ctest() {
+    local preset=$1
+    shift
+    "${fixed_addresses[@]}" ctest --preset "$preset" -j "$jobs" --no-tests=error --output-junit "$PWD/build/$preset/test-results/ctest.xml" "$@"
+}
+
+run_pytest() { "$(cat build/python)" -m pytest tests/python -q -ra --junitxml="$record/pytest.xml"; }
+
+# The sanitizers of older compilers do not start under the address randomisation of newer kernels.
+fixed_addresses=()
+if setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses=(setarch "$(uname -m)" -R); fi
+
+# sanitized PRESET SANITIZERS LABEL: builds the unit tests in that preset and runs those of the label.
+sanitized() {
+    local preset=$1 sanitizers=$2 label=$3
+    if ! echo 'int main() {}' | ${CXX:-c++} "-fsanitize=$sanitizers" -x c++ - -o "$record/probe" || ! "${fixed_addresses[@]}" "$record/probe"; then
+        note_stage "$preset" 0 skipped - "this compiler or machine cannot run programs built with -fsanitize=$sanitizers"
+    elif stage "$preset: build" - build "$preset" --target lowbit_tests; then
+        stage "$preset" "build/$preset/test-results" run_ctest "$preset" -L "^$label\$" || true
+    fi
+}
+
+stage "set up" - scripts/setup.sh build || stop "the set-up"
+stage "set up Python" - scripts/setup.sh python || stop "the set-up of Python"
+stage "release: build" - build release || stop "the release build"
+stage "release" build/release/test-results run_ctest release -LE '^threads$' || true
+stage "python" "$record/pytest.xml" run_pytest || true
+sanitized asan address,undefined unit
+sanitized tsan thread threads
+
+"$(cat build/python)" scripts/summary.py "$record/stages.tsv"

@@ -1,0 +1,65 @@
+#include <memory>
+
+#include "api/handles.hpp"
+#include "core/registry.hpp"
+#include "cuda/devices.hpp"
+
+using namespace lowbit;
+using namespace lowbit::api;
+
+lowbit_status lowbit_context_create_cpu(lowbit_context** context) {
+    return guard([&] {
+        require_pointer("context_create_cpu", "context", context);
+        *context = std::make_unique<lowbit_context>().release();
+    });
+}
+
+lowbit_status lowbit_context_create_cuda(int32_t device_index, void* stream, lowbit_context** context) {
+    return guard([&] {
+        constexpr const char* verb = "context_create_cuda";
+        require_pointer(verb, "context", context);
+        const cuda::DeviceList list = cuda::devices();
+        if (list.devices.empty()) core::fail(Status::unsupported, verb, ": ", list.problem);
+        core::require(device_index >= 0 && size_t(device_index) < list.devices.size(), verb, ": device_index = ", device_index,
+                      "; this machine has devices 0 to ", list.devices.size() - 1);
+        auto made = std::make_unique<lowbit_context>();
+        made->context.device = Device::cuda;
+        made->context.device_index = device_index;
+        made->context.stream = stream;
+        *context = made.release();
+    });
+}
+
+void lowbit_context_destroy(lowbit_context* context) { delete context; }
+
+lowbit_status lowbit_context_set_threads(lowbit_context* context, int32_t threads) {
+    return guard([&] { require_pointer("context_set_threads", "context", context)->context.set_threads(threads); });
+}
+
+lowbit_status lowbit_context_get_threads(const lowbit_context* context, int32_t* threads) {
+    return guard([&] {
+        require_pointer("context_get_threads", "context", context);
+        *require_pointer("context_get_threads", "threads", threads) = context->context.threads();
+    });
+}
+
+lowbit_status lowbit_context_set_kernel(lowbit_context* context, const char* name) {
+    return guard([&] {
+        require_pointer("context_set_kernel", "context", context);
+        const std::string kernel = name ? name : "";
+        core::require(kernel.empty() || core::registry().knows(kernel), "context_set_kernel: kernel \"", kernel,
+                      "\" is unknown; `lowbit info` lists the kernels of this build");
+        context->context.force_kernel(kernel);
+    });
+}
+
+lowbit_status lowbit_context_set_allocator(lowbit_context* context, const lowbit_allocator* allocator) {
+    return guard([&] {
+        constexpr const char* verb = "context_set_allocator";
+        require_pointer(verb, "context", context);
+        const lowbit_allocator given = read_sized(verb, "allocator", allocator, lowbit_allocator{});
+        core::require(given.allocate != nullptr && given.release != nullptr, verb,
+                      ": allocator.allocate and allocator.release must both be set");
+        context->context.allocator = {given.allocate, given.release, given.user};
+    });
+}

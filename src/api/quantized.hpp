@@ -1,0 +1,9 @@
+#pragma once
+#include "core/problem.hpp"
+
+namespace lowbit::api {
+
+// The quantize verb for the library's own calls: dynamic scales, into planes that exist.
+void quantize_tensor(const core::Context& context, const core::Tensor& x, const core::QuantizedView& result);
+
+}  // namespace lowbit::api

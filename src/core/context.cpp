@@ -1,0 +1,72 @@
+#include "core/context.hpp"
+
+#include <cstdlib>
+#include <utility>
+
+#include "core/status.hpp"
+
+namespace lowbit::core {
+
+Allocator Allocator::aligned_heap() {
+    return {[](void*, size_t bytes, size_t alignment) {
+                return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+            },
+            [](void*, void* memory, size_t) { std::free(memory); }, nullptr};
+}
+
+int Context::threads() const {
+    std::lock_guard lock(mutex_);
+    return threads_;
+}
+
+void Context::set_threads(int threads) {
+    constexpr int most = 1024;
+    require(threads >= 0 && threads <= most, "threads = ", threads, "; use 1 to ", most, ", or 0 for all processors");
+    std::lock_guard lock(mutex_);
+    threads_ = threads == 0 ? available_threads() : threads;
+    pool_.reset();
+}
+
+std::string Context::forced_kernel() const {
+    {
+        std::lock_guard lock(mutex_);
+        if (!forced_kernel_.empty()) return forced_kernel_;
+    }
+    const char* name = std::getenv("LOWBIT_KERNEL");
+    return name ? name : "";
+}
+
+void Context::force_kernel(std::string name) {
+    std::lock_guard lock(mutex_);
+    forced_kernel_ = std::move(name);
+}
+
+std::shared_ptr<ThreadPool> Context::pool() const {
+    std::lock_guard lock(mutex_);
+    if (!pool_) pool_ = std::make_shared<ThreadPool>(threads_);
+    return pool_;
+}
+
+void Context::parallel(int64_t count, const std::function<void(int64_t)>& body) const { pool()->run(count, body); }
+
+Buffer::Buffer(const Allocator& allocator, int64_t bytes) : allocator_(allocator), bytes_(bytes) {
+    constexpr size_t alignment = 64;
+    data_ = static_cast<std::byte*>(allocator_.allocate(allocator_.user, bytes > 0 ? size_t(bytes) : alignment, alignment));
+    if (!data_) fail(Status::out_of_memory, "could not allocate ", bytes, " bytes");
+}
+
+Buffer::~Buffer() {
+    if (data_) allocator_.release(allocator_.user, data_, size_t(bytes_));
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : allocator_(other.allocator_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+    std::swap(allocator_, other.allocator_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+}  // namespace lowbit::core

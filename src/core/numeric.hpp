@@ -1,0 +1,100 @@
+// Narrow floating-point numbers, one value at a time, with the rounding of docs/formats.md: nearest, ties to even.
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace lowbit::core {
+
+inline float bits_to_float(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t float_to_bits(float value) { return std::bit_cast<uint32_t>(value); }
+inline bool is_finite(float value) { return (float_to_bits(value) & 0x7f800000u) != 0x7f800000u; }
+
+// An 8-bit-or-less float: 1 sign bit, `exponent` bits with `bias`, `mantissa` bits; the codes above `largest` (without sign) are not
+// numbers.
+template <int Exponent, int Mantissa, int Bias, int Largest>
+struct SmallFloat {
+    static constexpr int sign_bit = 1 << (Exponent + Mantissa);
+
+    static float decode(unsigned code) {
+        const int exponent = int(code) >> Mantissa & ((1 << Exponent) - 1);
+        const int mantissa = int(code) & ((1 << Mantissa) - 1);
+        const float magnitude = exponent == 0 ? std::ldexp(float(mantissa), 1 - Bias - Mantissa)
+                                              : std::ldexp(float(mantissa + (1 << Mantissa)), exponent - Bias - Mantissa);
+        return code & sign_bit ? -magnitude : magnitude;
+    }
+
+    // Rounds to nearest even; beyond the largest number, infinity included, saturates. NaN is the caller's business.
+    static unsigned encode(float value) {
+        const uint32_t bits = float_to_bits(value);
+        const unsigned sign = bits >> 31 ? sign_bit : 0;
+        const uint32_t magnitude = bits & 0x7fffffffu;
+        const int exponent = int(magnitude >> 23) - 127;
+        if (exponent < -Bias - Mantissa) return sign;  // below half of the smallest number
+        // The significand with its hidden one, and how many of its low bits the narrow type does not keep.
+        const uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
+        const int below_normal = exponent < 1 - Bias ? 1 - Bias - exponent : 0;
+        const int dropped = 23 - Mantissa + below_normal;
+        const uint32_t kept = significand >> dropped, rest = significand & ((1u << dropped) - 1), half = 1u << (dropped - 1);
+        const uint32_t rounded = kept + (rest > half || (rest == half && (kept & 1)));
+        // A carry out of the mantissa moves into the exponent by itself.
+        const uint32_t code = below_normal ? rounded : (uint32_t(exponent + Bias - 1) << Mantissa) + rounded;
+        return sign | (code > uint32_t(Largest) ? unsigned(Largest) : code);
+    }
+};
+
+using E2M1 = SmallFloat<2, 1, 1, 7>;             // largest 6
+using E4M3Numbers = SmallFloat<4, 3, 7, 0x7e>;   // largest 448
+using E5M2Numbers = SmallFloat<5, 2, 15, 0x7b>;  // largest 57344
+
+inline float e2m1_to_float(unsigned code) { return E2M1::decode(code); }
+inline unsigned float_to_e2m1(float value) { return std::isnan(value) ? 0 : E2M1::encode(value); }
+
+inline float e4m3_to_float(uint8_t code) { return (code & 0x7f) == 0x7f ? std::nanf("") : E4M3Numbers::decode(code); }
+inline uint8_t float_to_e4m3(float value) { return std::isnan(value) ? 0x7f : uint8_t(E4M3Numbers::encode(value)); }
+
+inline float e5m2_to_float(uint8_t code) {
+    if ((code & 0x7c) != 0x7c) return E5M2Numbers::decode(code);
+    if (code & 3) return std::nanf("");
+    return code & 0x80 ? -HUGE_VALF : HUGE_VALF;
+}
+inline uint8_t float_to_e5m2(float value) { return std::isnan(value) ? 0x7f : uint8_t(E5M2Numbers::encode(value)); }
+
+// e8m0: a power of two, 2^(code - 127); 255 is NaN.
+inline float e8m0_to_float(uint8_t code) {
+    if (code == 255) return std::nanf("");
+    return code == 0 ? bits_to_float(0x00400000u) : bits_to_float(uint32_t(code) << 23);
+}
+
+inline float fp16_to_float(uint16_t half) {
+    const uint32_t sign = uint32_t(half & 0x8000) << 16;
+    const uint32_t exponent = half >> 10 & 0x1f, mantissa = half & 0x3ff;
+    if (exponent == 0x1f) return bits_to_float(sign | 0x7f800000u | mantissa << 13);
+    if (exponent != 0) return bits_to_float(sign | (exponent + 112) << 23 | mantissa << 13);
+    const float magnitude = float(mantissa) * 0x1p-24f;
+    return sign ? -magnitude : magnitude;
+}
+
+inline uint16_t float_to_fp16(float value) {
+    const uint32_t bits = float_to_bits(value);
+    const uint16_t sign = uint16_t(bits >> 16 & 0x8000);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return sign | 0x7e00;   // NaN stays NaN
+    if (magnitude >= 0x477ff000u) return sign | 0x7c00;  // rounds to 65536 or more: infinity
+    if (magnitude < 0x38800000u) {                       // subnormal: let the fp32 adder round at 2^-24
+        const float shifted = bits_to_float(magnitude) + 0.5f;
+        return sign | uint16_t(float_to_bits(shifted) - 0x3f000000u);
+    }
+    const uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
+    return sign | uint16_t((rounded >> 13) - (112u << 10));
+}
+
+inline float bf16_to_float(uint16_t value) { return bits_to_float(uint32_t(value) << 16); }
+
+inline uint16_t float_to_bf16(float value) {
+    const uint32_t bits = float_to_bits(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t(bits >> 16 | 0x40);  // NaN stays NaN
+    return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+}  // namespace lowbit::core

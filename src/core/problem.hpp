@@ -1,0 +1,64 @@
+// One call of a verb, checked: what the registry chooses a kernel for and what the kernel runs.
+#pragma once
+#include <optional>
+
+#include "core/context.hpp"
+#include "core/epilogue.hpp"
+#include "core/tensor.hpp"
+
+namespace lowbit::core {
+
+struct QuantizeProblem {
+    static constexpr const char* verb = "quantize";
+    const Context* context = nullptr;
+    Tensor x;
+    QuantizedView result;
+    bool static_scales = false;  // the scale planes of `result` hold the caller's scales: only codes are computed
+};
+
+struct DequantizeProblem {
+    static constexpr const char* verb = "dequantize";
+    const Context* context = nullptr;
+    QuantizedView x;
+    Tensor y;
+};
+
+// One side of a product: plain fp32, fp16 or bf16 numbers, or codes with scales.
+struct Operand {
+    bool is_quantized = false;
+    Tensor tensor;            // when not quantized
+    QuantizedView quantized;  // when quantized
+
+    int64_t rows() const { return is_quantized ? quantized.rows : tensor.rows; }
+    int64_t columns() const { return is_quantized ? quantized.columns : tensor.columns; }
+    // The format of its values; a plain tensor's is its element.
+    Format format() const;
+    Device device() const { return is_quantized ? quantized.device : tensor.device; }
+};
+
+struct MatmulProblem {
+    static constexpr const char* verb = "matmul";
+    const Context* context = nullptr;
+    Operand x;       // M x K
+    Operand weight;  // N x K
+    Tensor y;        // M x N
+    Epilogue epilogue;
+
+    int64_t m() const { return y.rows; }
+    int64_t n() const { return y.columns; }
+    int64_t k() const { return x.columns(); }
+    bool raw_integers() const { return y.element == Element::int32; }
+};
+
+// The largest K for which an int32 holds every product of two formats of integer codes.
+int64_t largest_exact_k(const Format& x, const Format& weight);
+
+// These throw a Failure that names the argument; after they return, a kernel may trust every pointer and size. `argument` is the name the
+// caller knows it by.
+void check_tensor(const char* verb, const char* argument, const Tensor& tensor, bool written);
+void check_quantized(const char* verb, const char* argument, const QuantizedView& view);
+void check(const QuantizeProblem& problem);
+void check(const DequantizeProblem& problem);
+void check(const MatmulProblem& problem);
+
+}  // namespace lowbit::core

@@ -1,0 +1,122 @@
+// Which kernel runs a problem: an ordered list per verb, best first, the reference last. A kernel answers for itself why it cannot.
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/problem.hpp"
+#include "core/status.hpp"
+
+namespace lowbit::core {
+
+template <class Problem>
+struct Kernel {
+    std::string name;
+    Device device = Device::cpu;
+    std::string needs;                                    // in words: "AVX-512 with VNNI"
+    std::string unavailable;                              // why it cannot run on this machine; "" when it can
+    std::function<std::string(const Problem&)> supports;  // "" or the reason against it, from formats and shapes alone
+    std::function<void(const Problem&)> run;
+};
+
+template <class Problem>
+struct Choice {
+    const Kernel<Problem>* kernel = nullptr;
+    std::vector<std::string> skipped;  // "name (reason)"
+
+    std::string text() const {
+        std::string line = kernel ? "chosen: " + kernel->name : "chosen: none";
+        for (size_t i = 0; i < skipped.size(); ++i) line += (i == 0 ? "; skipped: " : ", ") + skipped[i];
+        return line;
+    }
+};
+
+template <class Problem>
+class KernelList {
+public:
+    void add(Kernel<Problem> kernel) { kernels_.push_back(std::move(kernel)); }
+    const std::vector<Kernel<Problem>>& kernels() const { return kernels_; }
+    const Kernel<Problem>* find(std::string_view name) const {
+        for (const auto& kernel : kernels_)
+            if (kernel.name == name) return &kernel;
+        return nullptr;
+    }
+
+    static std::string reason_against(const Kernel<Problem>& kernel, const Problem& problem) {
+        if (kernel.device != problem.context->device) return kernel.device == Device::cuda ? "for cuda tensors" : "for cpu tensors";
+        if (!kernel.unavailable.empty()) return kernel.unavailable;
+        return kernel.supports(problem);
+    }
+
+    // `forced`: the name of the only kernel to consider, or "".
+    Choice<Problem> choose(const Problem& problem, std::string_view forced) const {
+        Choice<Problem> choice;
+        for (const auto& kernel : kernels_) {
+            if (!forced.empty() && kernel.name != forced) continue;
+            const std::string reason = reason_against(kernel, problem);
+            if (reason.empty()) {
+                choice.kernel = &kernel;
+                break;
+            }
+            choice.skipped.push_back(kernel.name + " (" + reason + ")");
+        }
+        return choice;
+    }
+
+private:
+    std::vector<Kernel<Problem>> kernels_;
+};
+
+struct Registry {
+    KernelList<QuantizeProblem> quantize;
+    KernelList<DequantizeProblem> dequantize;
+    KernelList<MatmulProblem> matmul;
+
+    bool knows(std::string_view name) const { return quantize.find(name) || dequantize.find(name) || matmul.find(name); }
+};
+
+// Every kernel of this build; made once, in api/assemble.cpp, the only place that knows all backends.
+const Registry& registry();
+
+template <class Problem>
+const KernelList<Problem>& kernels_for() {
+    if constexpr (std::is_same_v<Problem, QuantizeProblem>)
+        return registry().quantize;
+    else if constexpr (std::is_same_v<Problem, DequantizeProblem>)
+        return registry().dequantize;
+    else
+        return registry().matmul;
+}
+
+// A forced name that belongs to another verb leaves this verb free; one that no verb knows is an error.
+template <class Problem>
+Choice<Problem> choose(const Problem& problem) {
+    std::string forced = problem.context->forced_kernel();
+    if (!forced.empty() && !kernels_for<Problem>().find(forced)) {
+        require(registry().knows(forced), "kernel \"", forced, "\" is unknown; `lowbit info` lists the kernels of this build");
+        forced.clear();
+    }
+    return kernels_for<Problem>().choose(problem, forced);
+}
+
+inline bool verbose() {
+    const char* value = std::getenv("LOWBIT_VERBOSE");
+    return value && *value && std::string_view(value) != "0";
+}
+
+template <class Problem>
+void run(const Problem& problem) {
+    const Choice<Problem> choice = choose(problem);
+    if (verbose()) std::fprintf(stderr, "lowbit: %s: %s\n", Problem::verb, choice.text().c_str());
+    if (!choice.kernel) {
+        std::string reasons;
+        for (const std::string& skipped : choice.skipped) reasons += (reasons.empty() ? "" : ", ") + skipped;
+        fail(Status::unsupported, Problem::verb, ": no kernel can run this: ", reasons.empty() ? "none is registered" : reasons);
+    }
+    choice.kernel->run(problem);
+}
+
+}  // namespace lowbit::core

@@ -1,0 +1,13 @@
+// What amx_isa() has of its own. Few tokens go to avx512_isa(): filling tiles does not pay for them.
+#pragma once
+#include "cpu/isa.hpp"
+
+namespace lowbit::cpu::amx {
+
+void int8(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const int8_t* x, int64_t x_stride, int64_t tokens,
+          int32_t* out, int64_t out_stride);
+void q4_0_q8(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride);
+void q8_0_q8(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride);
+int64_t integer_peak(int64_t rounds);
+
+}  // namespace lowbit::cpu::amx

@@ -1,0 +1,63 @@
+// The tile registers: 8 tiles of 16 rows of 64 bytes. Here, tiles 0 .. 3 collect results, 4 and 5 hold rows of the left operand, 6 and 7 the
+// right one, in which 4 (int8) or 2 (bf16) consecutive numbers of a column stand together.
+//
+//     TDPBSSD   result[16][16] int32 += left[16][64] int8  * right[16][16][4] int8
+//     TDPBF16PS result[16][16] fp32  += left[16][32] bf16  * right[16][16][2] bf16
+#pragma once
+#include <cstdint>
+
+#include "cpu/simd/intrinsics.hpp"
+
+namespace lowbit::cpu {
+namespace {
+
+constexpr int64_t tile_rows = 16, tile_bytes = 64, tile_size = tile_rows * tile_bytes;
+
+// Every tile at its full size, for the life of this object; afterwards the tiles are released, so that the operating system need not save
+// them any more.
+class TileScope {
+public:
+    TileScope() {
+        struct alignas(64) Configuration {
+            uint8_t palette = 1, start_row = 0, reserved[14] = {};
+            uint16_t row_bytes[16] = {};
+            uint8_t rows[16] = {};
+        } configuration;
+        for (int tile = 0; tile < 8; ++tile) {
+            configuration.row_bytes[tile] = uint16_t(tile_bytes);
+            configuration.rows[tile] = uint8_t(tile_rows);
+        }
+        // Not _tile_loadconfig: GCC 12's declares only 8 of the 64 bytes as read, and drops the stores to the others.
+        asm volatile("ldtilecfg %0" ::"m"(configuration));
+    }
+    ~TileScope() { _tile_release(); }
+    TileScope(const TileScope&) = delete;
+    TileScope& operator=(const TileScope&) = delete;
+};
+
+// Sixteen rows of 64 bytes as a 16 x 16 matrix of 4-byte elements, transposed: element j of row i goes to element i of row j.
+inline void transpose(__m512i (&rows)[16]) {
+    __m512i pairs[16];
+    for (int i = 0; i < 16; i += 2) {
+        pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+        pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+    }
+    __m512i fours[16];  // in each 128-bit lane l, fours[4 g + j]: element 4 l + j of rows 4 g .. 4 g + 3
+    for (int i = 0; i < 16; i += 4) {
+        fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+        fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+    }
+    for (int j = 0; j < 4; ++j) {
+        const __m512i low = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0x44), high = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0x44);
+        const __m512i low2 = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0xee), high2 = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0xee);
+        rows[j] = _mm512_shuffle_i32x4(low, high, 0x88);
+        rows[4 + j] = _mm512_shuffle_i32x4(low, high, 0xdd);
+        rows[8 + j] = _mm512_shuffle_i32x4(low2, high2, 0x88);
+        rows[12 + j] = _mm512_shuffle_i32x4(low2, high2, 0xdd);
+    }
+}
+
+}  // namespace
+}  // namespace lowbit::cpu

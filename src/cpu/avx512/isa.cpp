@@ -1,0 +1,11 @@
+#include "cpu/avx512/vectors.hpp"
+#include "cpu/simd/isa_of.hpp"
+
+namespace lowbit::cpu {
+
+const Isa& avx512_isa() {
+    static constexpr Isa isa = isa_of<Avx512>("avx512");
+    return isa;
+}
+
+}  // namespace lowbit::cpu

@@ -1,0 +1,103 @@
+// The inner loops, once per instruction set. An Isa is a table of plain functions over raw pointers; the drivers beside this file check,
+// prepare, split the work over threads and apply the epilogue, and are written once.
+//
+// Common to all: row-major operands, K contiguous; `out` is [row][token] (row of the weight first, stride `out_stride`), overwritten;
+// any size >= 0; no alignment is assumed; nothing outside the given ranges is read or written, except that prepared tokens (`x`) are
+// padded with zeros to `padded_columns`, so that whole vectors may be read there.
+#pragma once
+#include <cstdint>
+
+#include "lowbit/types.hpp"
+
+namespace lowbit::cpu {
+
+// Prepared rows are padded to a multiple of this many values.
+constexpr int64_t column_padding = 64;
+constexpr int64_t padded_columns(int64_t columns) { return (columns + column_padding - 1) / column_padding * column_padding; }
+
+// 4-bit codes of `rows` rows. A chunk is 32 values in 16 bytes; value i of a chunk of `x` stands for
+//     pairs = true  (plain layout, low nibble first):  low nibbles are values 0, 2, 4, ... and high nibbles 1, 3, 5, ...
+//     pairs = false (GGML blocks):                     low nibbles are values 0 .. 15 and high nibbles 16 .. 31
+// The tokens of a `pairs` weight are prepared with the even values of each chunk first, then the odd ones, so that both read alike.
+struct Weight4 {
+    const uint8_t* codes = nullptr;
+    int64_t row_stride = 0;         // bytes
+    int64_t rows = 0, columns = 0;  // values; the last chunk may be short (its missing bytes are not there)
+    int64_t block_bytes = 0;        // 0: codes run on. 18: before each 16 bytes of codes stands the fp16 scale of that chunk
+    int64_t group = 0;              // running codes: values per scale, a multiple of 32, or >= columns
+    const float* scales = nullptr;  // running codes: [row][group], rows scale_stride apart
+    const float* zeros = nullptr;   // the same for zero points; nullptr: 0
+    int64_t scale_stride = 0;
+    const float* values = nullptr;  // what each of the 16 codes means, before zero point and scale
+};
+
+// 8-bit codes: value = (code - zero) * scale.
+struct Weight8 {
+    const uint8_t* codes = nullptr;
+    bool is_signed = true;
+    int64_t row_stride = 0;
+    int64_t rows = 0, columns = 0;
+    int64_t block_bytes = 0;        // 0: codes run on. 34: a q8_0 block: fp16 scale, then 32 codes
+    int64_t group = 0;              // running codes: values per scale, any size
+    const float* scales = nullptr;  // as above
+    const float* zeros = nullptr;
+    int64_t scale_stride = 0;
+};
+
+// fp32 tokens: [token][padded columns], `stride` values apart.
+struct FloatTokens {
+    const float* values = nullptr;
+    int64_t stride = 0;
+    int64_t tokens = 0;
+};
+
+// Tokens in blocks of 32 int8 with one scale each (q8_1 and q8_0, taken apart).
+struct BlockTokens {
+    const int8_t* codes = nullptr;  // [token][columns]
+    const float* scales = nullptr;  // [token][columns / 32]
+    const int32_t* sums = nullptr;  // [token][columns / 32]: sum of the block's codes
+    int64_t tokens = 0;
+    int64_t columns = 0;  // a multiple of 32
+};
+
+struct Isa {
+    const char* name;  // "avx512": part of the kernels' names
+
+    // out[row][token] = sum over k of value(row, k) * x[token][k], in fp32.
+    void (*weight4)(const Weight4& weight, const FloatTokens& x, float* out, int64_t out_stride);
+    void (*weight8)(const Weight8& weight, const FloatTokens& x, float* out, int64_t out_stride);
+    // The same for fp32 rows, `row_stride` values apart, padded like the tokens; `columns` is a multiple of column_padding. Adds to `out`.
+    void (*dense)(const float* weight, int64_t row_stride, int64_t rows, int64_t columns, const FloatTokens& x, float* out,
+                  int64_t out_stride);
+    // Exact int32 product of int8 rows and int8 tokens (both [..][columns], strides in bytes); |sum| must fit, which K <= 131071 grants.
+    void (*int8)(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const int8_t* x, int64_t x_stride,
+                 int64_t tokens, int32_t* out, int64_t out_stride);
+    // GGML blocks: sum over blocks of weight scale * token scale * (exact integer dot product of the block). fp32 over the blocks.
+    void (*q4_0_q8)(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride);
+    void (*q8_0_q8)(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride);
+
+    // Conversion of n values; source and destination contiguous, of type fp32, fp16 or bf16. Ties to even; exactly core/numeric.hpp.
+    void (*to_float)(Element type, const void* source, float* destination, int64_t n);
+    void (*from_float)(Element type, const float* source, void* destination, int64_t n);
+
+    // Largest |x| among the finite values of n (0 if there is none).
+    float (*largest)(const float* x, int64_t n);
+    // codes[i] = clamp(round to even(x[i] / scale), low, high); NaN -> 0; scale = 0 -> 0. Division is IEEE division, to the bit.
+    void (*quantize_int8)(const float* x, int64_t n, float scale, int8_t* codes);
+    // Whole blocks of 32, to the bit as reference/ggml.hpp for every input, NaN and infinity included.
+    void (*quantize_q4_0)(const float* x, int64_t blocks, uint8_t* out);
+    void (*quantize_q8_0)(const float* x, int64_t blocks, uint8_t* out);
+    void (*quantize_q8_1)(const float* x, int64_t blocks, uint8_t* out);
+
+    // For `bench --op peak`: reads n bytes and returns a value that depends on all of them; runs `rounds` rounds of independent integer dot
+    // instructions of the widest kind in registers and returns how many operations (2 per multiply-add) that was.
+    uint64_t (*read)(const void* memory, int64_t n);
+    int64_t (*integer_peak)(int64_t rounds);
+};
+
+const Isa& portable_isa();
+const Isa& avx2_isa();  // x86-64 builds only, as the next two
+const Isa& avx512_isa();
+const Isa& amx_isa();  // int8, q4_0_q8 and q8_0_q8 for many tokens, and integer_peak, are its own; the rest is avx512's
+
+}  // namespace lowbit::cpu

@@ -1,0 +1,64 @@
+#include "cpu/kernels.hpp"
+
+#include "cpu/features.hpp"
+#include "cpu/isa.hpp"
+#include "cpu/matmul.hpp"
+#include "cpu/quantize.hpp"
+
+namespace lowbit::cpu {
+namespace {
+
+struct IsaRow {
+    const Isa* isa;
+    const char* needs;
+    bool present;
+    bool integer_only;  // AMX: what it does not do better, AVX-512 does
+};
+
+// Widest first.
+std::vector<IsaRow> isas() {
+    std::vector<IsaRow> rows;
+#ifdef LOWBIT_X86
+    const Features& found = features();
+    rows.push_back({&amx_isa(), "AMX-INT8 and AVX-512", found.amx, true});
+    rows.push_back({&avx512_isa(), "AVX-512 with VNNI", found.avx512, false});
+    rows.push_back({&avx2_isa(), "AVX2 with FMA and F16C", found.avx2, false});
+#endif
+    rows.push_back({&portable_isa(), "nothing", true, false});
+    return rows;
+}
+
+std::string name(const IsaRow& row, const char* family) { return std::string("cpu_") + row.isa->name + "_" + family; }
+
+std::string unavailable(const IsaRow& row) { return row.present ? "" : std::string("this CPU has no ") + row.needs; }
+
+template <class Problem>
+void add(core::KernelList<Problem>& list, const IsaRow& row, const char* family, std::string (*supports)(const Problem&),
+         void (*run)(const Isa&, const Problem&)) {
+    list.add({name(row, family), Device::cpu, row.needs, unavailable(row), supports,
+              [isa = row.isa, run](const Problem& problem) { run(*isa, problem); }});
+}
+
+}  // namespace
+
+void register_kernels(core::Registry& registry) {
+    const std::vector<IsaRow> rows = isas();
+    for (const IsaRow& row : rows) add(registry.matmul, row, "int8", supports_int8, run_int8);
+    for (const IsaRow& row : rows) add(registry.matmul, row, "ggml", supports_ggml, run_ggml);
+    for (const IsaRow& row : rows)
+        if (!row.integer_only) add(registry.matmul, row, "weight4", supports_weight4, run_weight4);
+    for (const IsaRow& row : rows)
+        if (!row.integer_only) add(registry.matmul, row, "weight8", supports_weight8, run_weight8);
+    for (const IsaRow& row : rows)
+        if (!row.integer_only) add(registry.matmul, row, "dense", supports_dense, run_dense);
+    for (const IsaRow& row : rows) {
+        if (row.integer_only) continue;
+        add(registry.quantize, row, "quantize_int8", supports_quantize_int8, run_quantize_int8);
+        add(registry.quantize, row, "quantize_ggml", supports_quantize_ggml, run_quantize_ggml);
+    }
+    const auto anything = [](const auto&) { return std::string(); };
+    registry.quantize.add({"cpu_quantize_rows", Device::cpu, "nothing", "", anything, run_quantize_rows});
+    registry.dequantize.add({"cpu_dequantize_rows", Device::cpu, "nothing", "", anything, run_dequantize_rows});
+}
+
+}  // namespace lowbit::cpu

@@ -1,0 +1,28 @@
+// The drivers of the CPU products: one per family of inner loops. Each `supports_...` gives the reason against a problem, or "".
+#pragma once
+#include <string>
+
+#include "core/problem.hpp"
+#include "cpu/isa.hpp"
+
+namespace lowbit::cpu {
+
+// Weight-only products: fp32, fp16 or bf16 tokens, few of them; the weight is decoded as it streams by.
+std::string supports_weight4(const core::MatmulProblem& problem);
+void run_weight4(const Isa& isa, const core::MatmulProblem& problem);
+std::string supports_weight8(const core::MatmulProblem& problem);
+void run_weight8(const Isa& isa, const core::MatmulProblem& problem);
+
+// Integer codes on both sides, exact sums; scales and zero points at the end.
+std::string supports_int8(const core::MatmulProblem& problem);
+void run_int8(const Isa& isa, const core::MatmulProblem& problem);
+
+// q4_0 and q8_0 weights with q8_1 or q8_0 tokens.
+std::string supports_ggml(const core::MatmulProblem& problem);
+void run_ggml(const Isa& isa, const core::MatmulProblem& problem);
+
+// Everything else: blocks of both operands in fp32.
+std::string supports_dense(const core::MatmulProblem& problem);
+void run_dense(const Isa& isa, const core::MatmulProblem& problem);
+
+}  // namespace lowbit::cpu

@@ -1,0 +1,91 @@
+#include <algorithm>
+
+#include "core/status.hpp"
+#include "cpu/finish.hpp"
+#include "cpu/matmul.hpp"
+#include "cpu/prepare.hpp"
+
+namespace lowbit::cpu {
+namespace {
+
+using core::MatmulProblem;
+
+// One piece of rows per thread where there are many tokens (an inner loop may prepare the tokens once per call), small pieces otherwise.
+int64_t rows_per_piece(const MatmulProblem& problem) {
+    const int64_t threads = problem.context->threads();
+    const int64_t pieces = problem.m() > 16 ? threads : 8 * threads;
+    return std::max<int64_t>(16, core::ceil_div(core::ceil_div(problem.n(), pieces), 16) * 16);
+}
+
+std::vector<float> row_scales(const core::QuantizedView& view) {
+    std::vector<float> scales;
+    for (int64_t row = 0; row < view.rows; ++row) scales.push_back(view.scale_at(view.format.scale_index(row, 0, view.columns)));
+    return scales;
+}
+
+// sum (x + cx)(w + cw) = sum x w + cx sum w + cw sum x + K cx cw, exactly.
+int64_t correction(const PreparedIntegers& x, int64_t token, const PreparedIntegers& weight, int64_t row, int64_t k) {
+    const int64_t cx = x.offsets.empty() ? 0 : x.offsets[size_t(token)], cw = weight.offsets.empty() ? 0 : weight.offsets[size_t(row)];
+    return (cx ? cx * weight.sums[size_t(row)] : 0) + (cw ? cw * x.sums[size_t(token)] : 0) + k * cx * cw;
+}
+
+}  // namespace
+
+std::string supports_int8(const MatmulProblem& problem) {
+    const core::Format x = problem.x.format(), weight = problem.weight.format();
+    if (!x.is_integer() || !weight.is_integer()) return "for integer codes on both sides";
+    if (!x.scale_is_constant_along_row() || !weight.scale_is_constant_along_row()) return "scales change along K";
+    constexpr int64_t most = 131071;  // K * 128 * 128 < 2^31
+    if (problem.k() > most) return core::join("K is more than ", most);
+    return "";
+}
+
+void run_int8(const Isa& isa, const MatmulProblem& problem) {
+    const core::QuantizedView &x = problem.x.quantized, &weight = problem.weight.quantized;
+    const core::Context& context = *problem.context;
+    const int64_t tokens = problem.m(), piece = rows_per_piece(problem);
+    const PreparedIntegers left = prepare_integers(context, x, 0, tokens, weight.format.asymmetric);
+    const bool corrected = x.format.asymmetric || weight.format.asymmetric;
+    const Finisher finisher(problem, isa, {row_scales(x), row_scales(weight)});
+    context.parallel(core::ceil_div(problem.n(), piece), [&](int64_t task) {
+        const int64_t first = task * piece, rows = std::min(piece, problem.n() - first);
+        const PreparedIntegers right = prepare_integers(context, weight, first, rows, x.format.asymmetric);
+        const auto sums = std::make_unique_for_overwrite<int32_t[]>(size_t(rows * tokens));
+        isa.int8(right.codes, right.stride, rows, problem.k(), left.codes, left.stride, tokens, sums.get(), tokens);
+        if (!corrected && !problem.raw_integers()) return finisher.store(first, rows, sums.get(), tokens);
+        const auto floats = std::make_unique_for_overwrite<float[]>(problem.raw_integers() ? 0 : size_t(rows * tokens));
+        for (int64_t row = 0; row < rows; ++row)
+            for (int64_t token = 0; token < tokens; ++token) {
+                const int64_t sum = sums[size_t(row * tokens + token)] + correction(left, token, right, row, problem.k());
+                if (problem.raw_integers())
+                    static_cast<int32_t*>(problem.y.data)[problem.y.offset(token, first + row)] = int32_t(sum);
+                else
+                    floats[size_t(row * tokens + token)] = float(sum);
+            }
+        if (!problem.raw_integers()) finisher.store(first, rows, floats.get(), tokens);
+    });
+}
+
+std::string supports_ggml(const MatmulProblem& problem) {
+    const Element x = problem.x.format().element, weight = problem.weight.format().element;
+    if (x != Element::q8_1 && x != Element::q8_0) return "for q8_1 or q8_0 tokens";
+    if (weight != Element::q4_0 && weight != Element::q8_0) return "for q4_0 and q8_0 weights";
+    return "";
+}
+
+void run_ggml(const Isa& isa, const MatmulProblem& problem) {
+    const core::QuantizedView& weight = problem.weight.quantized;
+    const core::Context& context = *problem.context;
+    const PreparedBlocks x = prepare_blocks(context, problem.x.quantized);
+    const Finisher finisher(problem, isa);
+    const int64_t tokens = problem.m(), piece = rows_per_piece(problem);
+    const auto product = weight.format.element == Element::q4_0 ? isa.q4_0_q8 : isa.q8_0_q8;
+    context.parallel(core::ceil_div(problem.n(), piece), [&](int64_t task) {
+        const int64_t first = task * piece, rows = std::min(piece, problem.n() - first);
+        const auto sums = std::make_unique_for_overwrite<float[]>(size_t(rows * tokens));
+        product(weight.row_codes(first), weight.row_bytes(), rows, x.tokens, sums.get(), tokens);
+        finisher.store(first, rows, sums.get(), tokens);
+    });
+}
+
+}  // namespace lowbit::cpu

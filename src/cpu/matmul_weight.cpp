@@ -1,0 +1,144 @@
+#include <algorithm>
+
+#include "core/status.hpp"
+#include "cpu/finish.hpp"
+#include "cpu/matmul.hpp"
+#include "cpu/prepare.hpp"
+#include "reference/codes.hpp"
+
+namespace lowbit::cpu {
+namespace {
+
+using core::MatmulProblem;
+
+// Above this many tokens decoding a block once into fp32 and multiplying that (cpu_..._dense) wins.
+constexpr int64_t most_tokens = 32;
+constexpr int64_t rows_per_task = 16;
+
+std::string reason_against_tokens(const MatmulProblem& problem) {
+    if (problem.x.is_quantized) return "x is quantized";
+    if (problem.raw_integers()) return "no raw int32 output";
+    if (problem.m() > most_tokens) return core::join("more than ", most_tokens, " tokens");
+    if (!problem.weight.is_quantized) return "the weight is not quantized";
+    return "";
+}
+
+// Scales and zero points of a few rows as fp32, in the order of the inner loops.
+struct RowScales {
+    std::vector<float> scales, zeros;
+    int64_t groups = 1;
+
+    void load(const Isa& isa, const core::QuantizedView& view, int64_t first_row, int64_t rows) {
+        const core::Format& format = view.format;
+        const bool grouped = format.granularity == Granularity::group || format.granularity == Granularity::block;
+        groups = grouped ? core::ceil_div(view.columns, format.group_columns) : 1;
+        scales.resize(size_t(rows * groups));
+        const bool contiguous = format.granularity == Granularity::group || format.granularity == Granularity::row;
+        const bool is_float = format.scale == Element::fp32 || format.scale == Element::fp16 || format.scale == Element::bf16;
+        if (contiguous && is_float) {
+            const auto* source = static_cast<const std::byte*>(view.scales) + first_row * groups * core::element_bytes(format.scale);
+            isa.to_float(format.scale, source, scales.data(), rows * groups);
+        } else {
+            for (int64_t i = 0; i < rows * groups; ++i) scales[size_t(i)] = view.scale_at(index(view, first_row, i));
+        }
+        if (!format.asymmetric) return;
+        zeros.resize(scales.size());
+        for (int64_t i = 0; i < rows * groups; ++i) zeros[size_t(i)] = float(view.zero_points[index(view, first_row, i)]);
+    }
+
+private:
+    int64_t index(const core::QuantizedView& view, int64_t first_row, int64_t i) const {
+        const int64_t column = view.format.group_columns ? i % groups * view.format.group_columns : 0;
+        return view.format.scale_index(first_row + i / groups, column, view.columns);
+    }
+};
+
+// Splits the rows of the weight over the threads and hands each piece to `rows_of(first, rows, sums)`.
+template <class Rows>
+void stream_rows(const Isa& isa, const MatmulProblem& problem, const Rows& rows_of) {
+    const Finisher finisher(problem, isa);
+    const int64_t tokens = problem.m();
+    problem.context->parallel(core::ceil_div(problem.n(), rows_per_task), [&](int64_t task) {
+        float sums[rows_per_task * most_tokens];
+        const int64_t first = task * rows_per_task, rows = std::min(rows_per_task, problem.n() - first);
+        rows_of(first, rows, sums);
+        finisher.store(first, rows, sums, tokens);
+    });
+}
+
+// The sixteen values of q4_0 and iq4_nl codes.
+constexpr float q4_0_values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+constexpr float iq4_nl_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+}  // namespace
+
+std::string supports_weight4(const MatmulProblem& problem) {
+    if (const std::string reason = reason_against_tokens(problem); !reason.empty()) return reason;
+    const core::Format& format = problem.weight.quantized.format;
+    if (format.element == Element::q4_0 || format.element == Element::iq4_nl) return "";
+    if (format.is_ggml() || core::element_bits(format.element) != 4)
+        return "for weights of 4 bits: int4, uint4, nf4, fp4_e2m1, q4_0, iq4_nl";
+    if (format.group_columns % 32 && format.group_columns < problem.k())
+        return core::join("groups of ", format.group_columns, " are not a multiple of 32");
+    return "";
+}
+
+void run_weight4(const Isa& isa, const MatmulProblem& problem) {
+    const core::QuantizedView& view = problem.weight.quantized;
+    const bool is_block = view.format.is_ggml();
+    const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, is_block ? TokenOrder::natural : TokenOrder::even_then_odd);
+    stream_rows(isa, problem, [&](int64_t first, int64_t rows, float* sums) {
+        Weight4 weight;
+        weight.codes = view.row_codes(first);
+        weight.row_stride = view.row_bytes();
+        weight.rows = rows;
+        weight.columns = view.columns;
+        RowScales scales;
+        if (is_block) {
+            weight.block_bytes = 18;
+            weight.values = view.format.element == Element::q4_0 ? q4_0_values : iq4_nl_values;
+        } else {
+            scales.load(isa, view, first, rows);
+            weight.group = view.format.span(view.columns);
+            weight.scales = scales.scales.data();
+            weight.zeros = scales.zeros.empty() ? nullptr : scales.zeros.data();
+            weight.scale_stride = scales.groups;
+            weight.values = reference::code_values(view.format.element).data();
+        }
+        isa.weight4(weight, x.tokens, sums, problem.m());
+    });
+}
+
+std::string supports_weight8(const MatmulProblem& problem) {
+    if (const std::string reason = reason_against_tokens(problem); !reason.empty()) return reason;
+    const Element element = problem.weight.quantized.format.element;
+    if (element != Element::int8 && element != Element::uint8 && element != Element::q8_0)
+        return "for weights of 8 bits: int8, uint8, q8_0";
+    return "";
+}
+
+void run_weight8(const Isa& isa, const MatmulProblem& problem) {
+    const core::QuantizedView& view = problem.weight.quantized;
+    const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
+    stream_rows(isa, problem, [&](int64_t first, int64_t rows, float* sums) {
+        Weight8 weight;
+        weight.codes = view.row_codes(first);
+        weight.is_signed = view.format.element != Element::uint8;
+        weight.row_stride = view.row_bytes();
+        weight.rows = rows;
+        weight.columns = view.columns;
+        RowScales scales;
+        if (view.format.is_ggml()) {
+            weight.block_bytes = 34;
+        } else {
+            scales.load(isa, view, first, rows);
+            weight.group = view.format.span(view.columns);
+            weight.scales = scales.scales.data();
+            weight.zeros = scales.zeros.empty() ? nullptr : scales.zeros.data();
+            weight.scale_stride = scales.groups;
+        }
+        isa.weight8(weight, x.tokens, sums, problem.m());
+    });
+}
+
+}  // namespace lowbit::cpu

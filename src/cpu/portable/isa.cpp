@@ -1,0 +1,11 @@
+#include "cpu/portable/vectors.hpp"
+#include "cpu/simd/isa_of.hpp"
+
+namespace lowbit::cpu {
+
+const Isa& portable_isa() {
+    static constexpr Isa isa = isa_of<Portable>("portable");
+    return isa;
+}
+
+}  // namespace lowbit::cpu

@@ -1,0 +1,164 @@
+// Plain C++ for the templates of cpu/simd: vectors of four, by the vector extensions of GCC and Clang, which every processor has or can do
+// without.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "core/numeric.hpp"
+
+namespace lowbit::cpu {
+namespace {
+
+struct Portable {
+    typedef float Float __attribute__((vector_size(16)));
+    typedef int32_t Int __attribute__((vector_size(16)));
+    typedef int8_t Bytes __attribute__((vector_size(16)));
+    static constexpr int width = 4;
+    static constexpr int lanes = 1;
+
+    template <int Tokens>
+    static constexpr int tile_rows = Tokens == 4 ? 2 : 4;
+    template <int Tokens>
+    static constexpr int scaled_tile_rows = Tokens == 4 ? 1 : 2;
+    template <int Tokens>
+    static constexpr int panel_tile_rows = 2;
+
+    template <class Vector, class Value>
+    static Vector load_as(const Value* p) {
+        Vector v;
+        std::memcpy(&v, p, sizeof v);
+        return v;
+    }
+
+    static Float set(float value) { return Float{value, value, value, value}; }
+    static Float load(const float* p) { return load_as<Float>(p); }
+    static Int load(const int32_t* p) { return load_as<Int>(p); }
+    static Int load_int(const void* p) { return load_as<Int>(static_cast<const char*>(p)); }
+    static void store(float* p, Float v) { std::memcpy(p, &v, sizeof v); }
+    static void store(int32_t* p, Int v) { std::memcpy(p, &v, sizeof v); }
+    static Float add(Float a, Float b) { return a + b; }
+    static Float sub(Float a, Float b) { return a - b; }
+    static Float mul(Float a, Float b) { return a * b; }
+    static Float div(Float a, Float b) { return a / b; }
+    static Float max(Float a, Float b) { return a > b ? a : b; }
+    static Float min(Float a, Float b) { return a < b ? a : b; }
+    static Float fma(Float a, Float b, Float c) { return a * b + c; }
+    static Float truncate(Float v) { return __builtin_convertvector(__builtin_convertvector(v, Int), Float); }
+    // Numbers next to 1.5 * 2^23 lie one apart, so the addition itself rounds to an integer, ties to even.
+    static Float round_to_even(Float v) {
+        const Float shift = set(0x1.8p23f);
+        return (v + shift) - shift;
+    }
+    // For magnitudes below 2^22. Adding the number just below 1/2 cannot carry a smaller fraction than 1/2 to the next integer.
+    static Float round_half_away(Float v) {
+        return truncate(v + (v < set(0.0f) ? set(-0x1.fffffep-2f) : set(0x1.fffffep-2f)));
+    }
+    static Float absolute(Float v) { return v < set(0.0f) ? -v : v; }
+    static Float number_or_zero(Float v) { return v == v ? v : set(0.0f); }
+    static Float finite_or_zero(Float v) { return absolute(v) < set(HUGE_VALF) ? v : set(0.0f); }
+    static float largest_element(Float v) {
+        float largest = v[0];
+        for (int i = 1; i < width; ++i) largest = v[i] > largest ? v[i] : largest;
+        return largest;
+    }
+    static uint32_t equal_elements(Float a, Float b) {
+        uint32_t bits = 0;
+        for (int i = 0; i < width; ++i) bits |= uint32_t(a[i] == b[i]) << i;
+        return bits;
+    }
+    static float sum(Float v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+    static int32_t sum(Int v) { return int32_t(uint32_t(v[0]) + uint32_t(v[1]) + uint32_t(v[2]) + uint32_t(v[3])); }
+    // int32 sums are modulo 2^32 everywhere.
+    static Int add(Int a, Int b) {
+        typedef uint32_t Unsigned __attribute__((vector_size(16)));
+        return Int(Unsigned(a) + Unsigned(b));
+    }
+    static void keep(Int&) {}
+    static void store_int8(int8_t* p, Float integers) {
+        for (int i = 0; i < width; ++i) p[i] = int8_t(integers[i]);
+    }
+
+    struct Table {
+        float values[16];
+    };
+    static Table table(const float* values, float zero, float scale) {
+        Table t;
+        for (int i = 0; i < 16; ++i) t.values[i] = (values[i] - zero) * scale;
+        return t;
+    }
+    static Float look_up(const Table& t, Int index) {
+        return Float{t.values[index[0] & 15], t.values[index[1] & 15], t.values[index[2] & 15], t.values[index[3] & 15]};
+    }
+    template <int j>
+    static Int nibbles(const uint8_t* p) {
+        return load_int(p) >> 4 * j;
+    }
+    template <int j>
+    static Int nibbles(Bytes codes) {
+        return Int(codes) >> 4 * j;
+    }
+
+    // A chunk of 32 values into the order of `nibbles`.
+    static void pack_nibble_order(const float* from, float* to) {
+        for (int j = 0; j < 8; ++j)
+            for (int m = 0; m < 4; ++m) to[4 * j + m] = from[16 * (j % 2) + 4 * m + j / 2];
+    }
+
+    template <bool is_signed>
+    static Float load_codes(const uint8_t* p) {
+        if (is_signed) return Float{float(int8_t(p[0])), float(int8_t(p[1])), float(int8_t(p[2])), float(int8_t(p[3]))};
+        return Float{float(p[0]), float(p[1]), float(p[2]), float(p[3])};
+    }
+
+    static uint16_t load_half(const uint8_t* p) {
+        uint16_t bits;
+        std::memcpy(&bits, p, sizeof bits);
+        return bits;
+    }
+    static float half(const uint8_t* p) { return core::fp16_to_float(load_half(p)); }
+    static void store_half(float value, uint8_t* p) {
+        const uint16_t bits = core::float_to_fp16(value);
+        std::memcpy(p, &bits, sizeof bits);
+    }
+    static Float load_fp16(const uint16_t* p) {
+        return Float{core::fp16_to_float(p[0]), core::fp16_to_float(p[1]), core::fp16_to_float(p[2]), core::fp16_to_float(p[3])};
+    }
+    static Float load_bf16(const uint16_t* p) {
+        return Float{core::bf16_to_float(p[0]), core::bf16_to_float(p[1]), core::bf16_to_float(p[2]), core::bf16_to_float(p[3])};
+    }
+    static void store_fp16(uint16_t* p, Float v) {
+        for (int i = 0; i < width; ++i) p[i] = core::float_to_fp16(v[i]);
+    }
+    static void store_bf16(uint16_t* p, Float v) {
+        for (int i = 0; i < width; ++i) p[i] = core::float_to_bf16(v[i]);
+    }
+
+    static constexpr int32_t int8_offset = 0;
+    static constexpr int64_t int8_step = 16;
+    static constexpr int peak_sums = 4;
+    using WeightCodes = Bytes;
+    using TokenCodes = Bytes;
+    static Bytes load_weight_codes(const int8_t* p) { return load_as<Bytes>(p); }
+    static Bytes load_token_codes(const int8_t* p) { return load_as<Bytes>(p); }
+    static Int dot(Int acc, Bytes a, Bytes b) {
+        for (int i = 0; i < 16; ++i) acc[i / 4] = int32_t(uint32_t(acc[i / 4]) + uint32_t(int32_t(a[i]) * int32_t(b[i])));
+        return acc;
+    }
+
+    static Bytes load_bytes(const void* p) { return load_as<Bytes>(static_cast<const char*>(p)); }
+    static Bytes gather_lanes(const uint8_t* p, int64_t, int) { return load_as<Bytes>(p); }
+    static Bytes low_nibbles(Bytes codes) { return codes & 15; }
+    static Bytes high_nibbles(Bytes codes) { return (codes >> 4) & 15; }
+    static Bytes add_offset(Bytes codes) { return codes; }
+    static Float spread(const float* values, const int32_t* indices) { return set(values[indices[0]]); }
+    static Float spread_halves(const uint8_t* p, int64_t, int) { return set(half(p)); }
+
+    static Int dot_nibbles(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) { return dot(dot(start, low, x_low), high, x_high); }
+    static Int dot_bytes(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) { return dot_nibbles(start, low, high, x_low, x_high); }
+    static constexpr int32_t dot_start = 0;
+    static Float scaled_dot(Int dot, Float scale) { return __builtin_convertvector(dot, Float) * scale; }
+};
+
+}  // namespace
+}  // namespace lowbit::cpu

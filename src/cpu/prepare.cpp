@@ -1,0 +1,130 @@
+#include "cpu/prepare.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "reference/codes.hpp"
+
+namespace lowbit::cpu {
+namespace {
+
+// Moves the even values of each chunk of 32 to its front.
+void split_pairs(float* row, int64_t columns) {
+    float odd[16];
+    for (int64_t chunk = 0; chunk < columns; chunk += 32) {
+        for (int i = 0; i < 16; ++i) {
+            odd[i] = row[chunk + 2 * i + 1];
+            row[chunk + i] = row[chunk + 2 * i];
+        }
+        std::copy(odd, odd + 16, row + chunk + 16);
+    }
+}
+
+void widen_row(const core::QuantizedView& view, int64_t row, int8_t* out) {
+    const uint8_t* codes = view.row_codes(row);
+    const int64_t columns = view.columns;
+    switch (view.format.element) {
+    case Element::uint8:
+        for (int64_t i = 0; i < columns; ++i) out[i] = int8_t(codes[i] ^ 0x80);  // code - 128
+        break;
+    case Element::int4:
+        for (int64_t i = 0; i + 1 < columns; i += 2) {
+            out[i] = int8_t(uint8_t(codes[i / 2] << 4)) >> 4;
+            out[i + 1] = int8_t(codes[i / 2]) >> 4;
+        }
+        if (columns % 2) out[columns - 1] = int8_t(uint8_t(codes[columns / 2] << 4)) >> 4;
+        break;
+    case Element::uint4:
+        for (int64_t i = 0; i < columns; ++i) out[i] = int8_t(codes[i / 2] >> (i % 2 * 4) & 15);
+        break;
+    case Element::int1:
+        for (int64_t i = 0; i < columns; ++i) out[i] = codes[i / 8] >> (i % 8) & 1 ? int8_t(-1) : int8_t(1);
+        break;
+    default: std::memcpy(out, codes, size_t(columns)); break;
+    }
+}
+
+// What widen_row left out of row's values.
+int32_t row_offset(const core::QuantizedView& view, int64_t row) {
+    const int zero = view.zero_point_at(view.format.scale_index(row, 0, view.columns));
+    return view.format.element == Element::uint8 ? 128 - zero : -zero;
+}
+
+}  // namespace
+
+void load_row(const Isa& isa, const core::Operand& operand, int64_t row, int64_t first, int64_t count, float* values) {
+    if (operand.is_quantized) {
+        const core::QuantizedView& view = operand.quantized;
+        if (view.format.is_plain())
+            return isa.to_float(view.format.element, view.row_codes(row) + first * core::element_bytes(view.format.element), values, count);
+        return reference::decode_row(view, row, first, count, values);
+    }
+    const core::Tensor& tensor = operand.tensor;
+    if (tensor.rows_are_contiguous()) {
+        const auto* data = static_cast<const std::byte*>(tensor.data) + tensor.offset(row, first) * core::element_bytes(tensor.element);
+        return isa.to_float(tensor.element, data, values, count);
+    }
+    for (int64_t i = 0; i < count; ++i) values[i] = core::load(tensor, row, first + i);
+}
+
+PreparedFloats prepare_floats(const core::Context& context, const Isa& isa, const core::Operand& x, TokenOrder order) {
+    PreparedFloats prepared;
+    const int64_t columns = x.columns(), stride = padded_columns(columns);
+    prepared.values = std::make_unique_for_overwrite<float[]>(size_t(x.rows() * stride));
+    prepared.tokens = {prepared.values.get(), stride, x.rows()};
+    context.parallel(x.rows(), [&](int64_t row) {
+        float* values = prepared.values.get() + row * stride;
+        load_row(isa, x, row, 0, columns, values);
+        std::fill(values + columns, values + stride, 0.0f);
+        if (order == TokenOrder::even_then_odd) split_pairs(values, stride);
+    });
+    return prepared;
+}
+
+PreparedBlocks prepare_blocks(const core::Context& context, const core::QuantizedView& x) {
+    constexpr int64_t values = 32;
+    const int64_t header = x.format.element == Element::q8_1 ? 4 : 2;  // d and s, or d alone
+    const int64_t blocks = x.columns / values;
+    PreparedBlocks prepared;
+    prepared.codes.resize(size_t(x.rows * x.columns));
+    prepared.scales.resize(size_t(x.rows * blocks));
+    prepared.sums.resize(size_t(x.rows * blocks));
+    context.parallel(x.rows, [&](int64_t row) {
+        const uint8_t* source = x.row_codes(row);
+        for (int64_t block = 0; block < blocks; ++block, source += header + values) {
+            const size_t index = size_t(row * blocks + block);
+            int8_t* codes = prepared.codes.data() + index * values;
+            uint16_t scale = 0;
+            std::memcpy(&scale, source, sizeof(scale));
+            std::memcpy(codes, source + header, values);
+            prepared.scales[index] = core::fp16_to_float(scale);
+            prepared.sums[index] = std::accumulate(codes, codes + values, 0);
+        }
+    });
+    prepared.tokens = {prepared.codes.data(), prepared.scales.data(), prepared.sums.data(), x.rows, x.columns};
+    return prepared;
+}
+
+PreparedIntegers prepare_integers(const core::Context& context, const core::QuantizedView& view, int64_t first_row, int64_t rows,
+                                  bool with_sums) {
+    PreparedIntegers prepared;
+    prepared.stride = view.columns;
+    if (view.format.element == Element::int8) {
+        prepared.codes = reinterpret_cast<const int8_t*>(view.row_codes(first_row));
+    } else {
+        prepared.memory = std::make_unique_for_overwrite<int8_t[]>(size_t(rows * view.columns));
+        prepared.codes = prepared.memory.get();
+        context.parallel(rows, [&](int64_t row) { widen_row(view, first_row + row, prepared.memory.get() + row * view.columns); });
+    }
+    if (view.format.asymmetric)
+        for (int64_t row = 0; row < rows; ++row) prepared.offsets.push_back(row_offset(view, first_row + row));
+    if (with_sums)
+        for (int64_t row = 0; row < rows; ++row) {
+            const int8_t* codes = prepared.codes + row * prepared.stride;
+            prepared.sums.push_back(std::accumulate(codes, codes + view.columns, int64_t(0)));
+        }
+    return prepared;
+}
+
+}  // namespace lowbit::cpu

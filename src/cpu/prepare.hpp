@@ -1,0 +1,46 @@
+// Operands in the shape the inner loops read.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/problem.hpp"
+#include "cpu/isa.hpp"
+
+namespace lowbit::cpu {
+
+// Row `row` of an operand, columns first .. first + count, in fp32.
+void load_row(const Isa& isa, const core::Operand& operand, int64_t row, int64_t first, int64_t count, float* values);
+
+enum class TokenOrder {
+    natural,
+    even_then_odd,  // inside each chunk of 32: values 0, 2, ... 30, then 1, 3, ... 31 (see Weight4)
+};
+
+// All rows of x in fp32, padded with zeros.
+struct PreparedFloats {
+    std::unique_ptr<float[]> values;
+    FloatTokens tokens;
+};
+PreparedFloats prepare_floats(const core::Context& context, const Isa& isa, const core::Operand& x, TokenOrder order);
+
+// q8_1 or q8_0 blocks taken apart.
+struct PreparedBlocks {
+    std::vector<int8_t> codes;
+    std::vector<float> scales;
+    std::vector<int32_t> sums;
+    BlockTokens tokens;
+};
+PreparedBlocks prepare_blocks(const core::Context& context, const core::QuantizedView& x);
+
+// Integer codes as int8 rows: value = code + offset[row], where asymmetric and unsigned codes carry an offset.
+struct PreparedIntegers {
+    const int8_t* codes = nullptr;
+    int64_t stride = 0;
+    std::unique_ptr<int8_t[]> memory;  // when they had to be widened
+    std::vector<int32_t> offsets;      // per row; empty: all zero
+    std::vector<int64_t> sums;         // of each row's codes, when asked for
+};
+PreparedIntegers prepare_integers(const core::Context& context, const core::QuantizedView& view, int64_t first_row, int64_t rows,
+                                  bool with_sums);
+
+}  // namespace lowbit::cpu

@@ -1,0 +1,14 @@
+#include "reference/kernels.hpp"
+
+#include "reference/quantize.hpp"
+
+namespace lowbit::reference {
+
+void register_kernels(core::Registry& registry) {
+    const auto anything = [](const auto&) { return std::string(); };
+    registry.quantize.add({"reference", Device::cpu, "nothing", "", anything, quantize});
+    registry.dequantize.add({"reference", Device::cpu, "nothing", "", anything, dequantize});
+    registry.matmul.add({"reference", Device::cpu, "nothing", "", anything, matmul});
+}
+
+}  // namespace lowbit::reference

@@ -1,0 +1,187 @@
+#include "reference/quantize.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+
+#include "core/status.hpp"
+#include "reference/codes.hpp"
+#include "reference/ggml.hpp"
+
+namespace lowbit::reference {
+namespace {
+
+using core::Format;
+using core::QuantizedView;
+
+// The row in fp32: in place where it already is, otherwise converted into `scratch`.
+const float* row_values(const core::Tensor& x, int64_t row, std::vector<float>& scratch) {
+    if (x.element == Element::fp32 && x.rows_are_contiguous()) return static_cast<const float*>(x.data) + x.offset(row, 0);
+    scratch.resize(size_t(x.columns));
+    for (int64_t column = 0; column < x.columns; ++column) scratch[size_t(column)] = core::load(x, row, column);
+    return scratch.data();
+}
+
+// Scales below the smallest normal number are stored as zero: dividing by them is not exact on every machine.
+float flush(float scale) { return scale < FLT_MIN ? 0.0f : scale; }
+
+// 2^(floor(log2 largest) - e) where 2^e is the largest power of two of the element, as an e8m0 code.
+uint8_t e8m0_scale(Element element, float largest) {
+    if (largest == 0) return 0;
+    const int element_exponent = std::ilogb(largest_value(element));
+    return uint8_t(std::clamp(std::ilogb(largest) - element_exponent + 127, 0, 254));
+}
+
+float scale_from(const Format& format, const Statistics& s) {
+    if (format.element == Element::int1) return s.finite ? float(s.magnitudes / double(s.finite)) : 0.0f;
+    if (format.asymmetric) return std::min(s.highest - s.lowest, FLT_MAX) / largest_value(format.element);
+    return s.largest() / largest_value(format.element);
+}
+
+}  // namespace
+
+void Statistics::add_row(const float* x, int64_t n) {
+    std::array<double, 32> lanes{};
+    for (int64_t i = 0; i < n; ++i) {
+        if (!core::is_finite(x[i])) continue;
+        lowest = std::min(lowest, x[i]);
+        highest = std::max(highest, x[i]);
+        lanes[size_t(i % 32)] += std::fabs(double(x[i]));
+        ++finite;
+    }
+    for (size_t half = 16; half > 0; half /= 2)
+        for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+    magnitudes += lanes[0];
+}
+
+void Statistics::merge(const Statistics& next) {
+    lowest = std::min(lowest, next.lowest);
+    highest = std::max(highest, next.highest);
+    magnitudes += next.magnitudes;
+    finite += next.finite;
+}
+
+bool Quantizer::needs_tensor_statistics() const {
+    const Format& format = problem_.result.format;
+    return needs_scales() && (format.granularity == Granularity::tensor || format.has_tensor_scale());
+}
+
+Statistics Quantizer::row_statistics(int64_t row) const {
+    std::vector<float> scratch;
+    Statistics statistics;
+    statistics.add_row(row_values(problem_.x, row, scratch), problem_.x.columns);
+    return statistics;
+}
+
+void Quantizer::set_tensor_statistics(const Statistics& statistics) const {
+    const QuantizedView& result = problem_.result;
+    if (result.format.has_tensor_scale())
+        *result.tensor_scale = flush(statistics.largest() / (largest_value(Element::fp8_e4m3) * largest_value(result.format.element)));
+    else
+        store_scale(0, statistics);
+}
+
+bool Quantizer::needs_scales() const { return !problem_.static_scales && problem_.result.format.granularity != Granularity::none; }
+
+int64_t Quantizer::scale_rows() const {
+    const Format& format = problem_.result.format;
+    if (!needs_scales() || format.granularity == Granularity::tensor) return 0;
+    return format.granularity == Granularity::block ? core::ceil_div(problem_.x.rows, format.group_rows) : problem_.x.rows;
+}
+
+void Quantizer::compute_scales(int64_t scale_row) const {
+    const Format& format = problem_.result.format;
+    const int64_t columns = problem_.x.columns, rows = problem_.x.rows;
+    const int64_t height = format.granularity == Granularity::block ? format.group_rows : 1;
+    const int64_t first_row = scale_row * height, last_row = std::min(first_row + std::min(height, rows), rows);
+    const int64_t span = format.span(columns), groups = format.granularity == Granularity::row ? 1 : core::ceil_div(columns, span);
+    std::vector<float> scratch;
+    std::vector<Statistics> statistics(size_t(groups), Statistics{});
+    for (int64_t row = first_row; row < last_row; ++row) {
+        const float* x = row_values(problem_.x, row, scratch);
+        for (int64_t group = 0; group < groups; ++group)
+            statistics[size_t(group)].add_row(x + group * span, std::min(span, columns - group * span));
+    }
+    for (int64_t group = 0; group < groups; ++group) store_scale(scale_row * groups + group, statistics[size_t(group)]);
+}
+
+void Quantizer::store_scale(int64_t index, const Statistics& statistics) const {
+    const QuantizedView& result = problem_.result;
+    const Format& format = result.format;
+    if (format.scale == Element::e8m0) {
+        static_cast<uint8_t*>(result.scales)[index] = e8m0_scale(format.element, statistics.largest());
+        return;
+    }
+    const float scale = scale_from(format, statistics);
+    switch (format.scale) {
+    case Element::fp8_e4m3: {
+        const float unit = *result.tensor_scale;
+        static_cast<uint8_t*>(result.scales)[index] = unit > 0 ? core::float_to_e4m3(scale / unit) : uint8_t(0);
+        break;
+    }
+    case Element::fp16: core::store(Element::fp16, result.scales, index, std::min(scale, 65504.0f)); break;
+    case Element::bf16: core::store(Element::bf16, result.scales, index, flush(std::min(scale, 0x1.fep127f))); break;
+    default: static_cast<float*>(result.scales)[index] = flush(scale); break;
+    }
+    if (format.asymmetric) {
+        const float stored = result.scale_at(index);
+        const float zero = stored >= FLT_MIN ? std::nearbyintf(-statistics.lowest / stored) : 0.0f;
+        result.zero_points[index] = uint8_t(std::clamp(zero, 0.0f, largest_value(format.element)));
+    }
+}
+
+void Quantizer::encode_row(int64_t row) const {
+    const QuantizedView& result = problem_.result;
+    const Format& format = result.format;
+    const int64_t columns = problem_.x.columns;
+    std::vector<float> scratch;
+    const float* x = row_values(problem_.x, row, scratch);
+    uint8_t* codes = result.row_codes(row);
+    if (format.is_ggml()) {
+        const GgmlType& type = *find_ggml_type(format.element);
+        for (int64_t block = 0; block < columns / type.values; ++block) type.quantize(x + block * type.values, codes + block * type.bytes);
+        return;
+    }
+    if (format.is_plain()) {
+        for (int64_t i = 0; i < columns; ++i) core::store(format.element, codes, i, x[i]);
+        return;
+    }
+    const int bits = core::element_bits(format.element);
+    std::memset(codes, 0, size_t(result.row_bytes()));
+    const int64_t span = format.span(columns);
+    for (int64_t column = 0; column < columns;) {
+        const int64_t end = std::min(columns, (column / span + 1) * span);
+        const int64_t index = format.scale_index(row, column, columns);
+        const float scale = result.scale_at(index);
+        const int zero_point = result.zero_point_at(index);
+        for (; column < end; ++column) write_code(codes, bits, column, encode(format.element, x[column], scale, zero_point));
+    }
+}
+
+void quantize(const core::QuantizeProblem& problem) {
+    const Quantizer quantizer(problem);
+    if (quantizer.needs_tensor_statistics()) {
+        Statistics all;
+        for (int64_t row = 0; row < problem.x.rows; ++row) all.merge(quantizer.row_statistics(row));
+        quantizer.set_tensor_statistics(all);
+    }
+    for (int64_t row = 0; row < quantizer.scale_rows(); ++row) quantizer.compute_scales(row);
+    for (int64_t row = 0; row < problem.x.rows; ++row) quantizer.encode_row(row);
+}
+
+void dequantize_row(const core::DequantizeProblem& problem, int64_t row) {
+    const core::Tensor& y = problem.y;
+    if (y.element == Element::fp32 && y.rows_are_contiguous())
+        return decode_row(problem.x, row, 0, y.columns, static_cast<float*>(y.data) + y.offset(row, 0));
+    std::vector<float> values(static_cast<size_t>(y.columns));
+    decode_row(problem.x, row, 0, y.columns, values.data());
+    for (int64_t column = 0; column < y.columns; ++column) core::store(y.element, y.data, y.offset(row, column), values[size_t(column)]);
+}
+
+void dequantize(const core::DequantizeProblem& problem) {
+    for (int64_t row = 0; row < problem.y.rows; ++row) dequantize_row(problem, row);
+}
+
+}  // namespace lowbit::reference

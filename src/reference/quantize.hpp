@@ -1,0 +1,49 @@
+// Quantization in three steps that work on rows, so that a caller may spread the rows over threads and get the same bits: statistics of the
+// whole tensor (for formats that have a scale of the whole tensor), scales, codes.
+#pragma once
+#include <vector>
+
+#include "core/problem.hpp"
+
+namespace lowbit::reference {
+
+// Of the finite values of a group.
+struct Statistics {
+    float lowest = 0, highest = 0;  // zero counts as present: it stays exactly representable
+    double magnitudes = 0;          // sum of |x|: 32 strided partial sums per row, added pairwise; rows in order
+    int64_t finite = 0;
+
+    float largest() const { return highest >= -lowest ? highest : -lowest; }  // 0, not -0, for nothing but zeros
+    void add_row(const float* x, int64_t n);
+    void merge(const Statistics& next);
+};
+
+class Quantizer {
+public:
+    explicit Quantizer(const core::QuantizeProblem& problem) : problem_(problem) {}
+
+    // Step 1, only where needs_tensor_statistics(): the statistics of each row, merged in the order of the rows.
+    bool needs_tensor_statistics() const;
+    Statistics row_statistics(int64_t row) const;
+    void set_tensor_statistics(const Statistics& statistics) const;
+
+    // Step 2: the scales of row `scale_row` of the plane of scales (it covers several rows of x where the format has blocks).
+    bool needs_scales() const;
+    int64_t scale_rows() const;
+    void compute_scales(int64_t scale_row) const;
+    // One scale (and zero point) from the statistics of its group.
+    void store_scale(int64_t index, const Statistics& statistics) const;
+
+    // Step 3: the codes of one row.
+    void encode_row(int64_t row) const;
+
+private:
+    const core::QuantizeProblem& problem_;
+};
+
+void quantize(const core::QuantizeProblem& problem);
+void dequantize_row(const core::DequantizeProblem& problem, int64_t row);
+void dequantize(const core::DequantizeProblem& problem);
+void matmul(const core::MatmulProblem& problem);
+
+}  // namespace lowbit::reference

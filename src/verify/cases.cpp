@@ -1,0 +1,113 @@
+#include "core/ggml_blocks.hpp"
+#include "verify/verify.hpp"
+
+namespace lowbit::verify {
+namespace {
+
+using core::Format;
+
+struct Shape {
+    int64_t m, n, k;
+};
+
+// 0, 1, 2^n - 1, 2^n, 2^n + 1, primes; few and many tokens.
+constexpr Shape shapes[] = {{0, 3, 32},     {3, 0, 32},    {2, 3, 0},     {1, 1, 1},     {1, 5, 31},    {2, 17, 32},
+                            {3, 16, 33},    {1, 33, 63},   {4, 15, 64},   {5, 31, 65},   {2, 7, 97},    {7, 64, 127},
+                            {8, 19, 128},   {17, 37, 129}, {1, 67, 255},  {31, 32, 256}, {33, 65, 257}, {64, 48, 192},
+                            {37, 129, 320}, {2, 3, 1031},  {70, 35, 130}, {1, 40, 2304}};
+
+constexpr EpilogueKind float_epilogues[] = {
+    EpilogueKind::none,      EpilogueKind::bias_relu,   EpilogueKind::scales_gelu,      EpilogueKind::gelu_tanh_bf16,
+    EpilogueKind::silu_fp16, EpilogueKind::int8_output, EpilogueKind::transposed_output};
+
+// GGML rows are whole blocks.
+int64_t fitting_columns(const Format& x, const Format& weight, int64_t k) {
+    int64_t block = 1;
+    for (const Format& format : {x, weight})
+        if (format.is_ggml()) block = std::max<int64_t>(block, core::ggml_block(format.element).values);
+    return core::ceil_div(k, block) * block;
+}
+
+void add_shapes(std::vector<MatmulCase>& cases, const char* x_name, const Format& weight, size_t stride, bool with_raw = false) {
+    const Format x = Format::parse(x_name);
+    // Each combination starts at another epilogue, so that all meet all over the table.
+    for (size_t i = cases.size() % stride; i < std::size(shapes); i += stride) {
+        const int64_t k = fitting_columns(x, weight, shapes[i].k);
+        cases.push_back({x, weight, shapes[i].m, shapes[i].n, k, float_epilogues[cases.size() % std::size(float_epilogues)]});
+        if (with_raw) cases.push_back({x, weight, shapes[i].m, shapes[i].n, k, EpilogueKind::raw});
+    }
+}
+
+}  // namespace
+
+std::vector<MatmulCase> matmul_cases() {
+    std::vector<MatmulCase> cases;
+    for (const Format& weight : core::common_formats()) {
+        add_shapes(cases, "fp32", weight, 1);
+        add_shapes(cases, "bf16", weight, 5);
+        add_shapes(cases, "fp16", weight, 5);
+        add_shapes(cases, "fp8_e4m3:g128", weight, 7);
+    }
+    // Groups that divide nothing evenly, scales of every type, blocks that are not square.
+    for (const char* name : {"int4:g96",
+                             "int4:g33",
+                             "int4:g7",
+                             "uint4:g96:asym",
+                             "nf4:g32",
+                             "nf4:row",
+                             "int8:g33",
+                             "uint8:g100:asym",
+                             "int4:g64:scale_bf16",
+                             "uint4:row:asym",
+                             "uint4:tensor:asym",
+                             "int4:tensor",
+                             "int1:g64",
+                             "int1:tensor",
+                             "fp4_e2m1:g32",
+                             "fp8_e4m3:block16x32",
+                             "int4:block32",
+                             "int8:block64",
+                             "uint8:block3x5:asym",
+                             "fp8_e5m2:g32:scale_e8m0"})
+        add_shapes(cases, "fp32", Format::parse(name), 1);
+    for (const char* weight : {"int8:row", "int8:tensor", "uint8:row:asym", "uint8:tensor:asym", "int4:row", "uint4:row:asym", "int1:row"})
+        for (const char* x : {"int8:row", "int8:tensor", "uint8:row:asym", "int4:row", "uint4:row:asym", "int1:row"})
+            add_shapes(cases, x, Format::parse(weight), 2, true);
+    for (const char* weight : {"int4:g128", "int8:g33", "uint4:g32:asym"}) add_shapes(cases, "int8:row", Format::parse(weight), 2, true);
+    for (const char* weight : {"q4_0", "q8_0", "q4_1", "q4_k", "q6_k", "int4:g32"})
+        for (const char* x : {"q8_1", "q8_0"}) add_shapes(cases, x, Format::parse(weight), 1);
+    return cases;
+}
+
+std::vector<QuantizeCase> quantize_cases() {
+    std::vector<Format> formats = core::common_formats();
+    for (const char* name : {"int4:g33", "int4:g7", "uint4:g5:asym", "int8:g33", "uint8:g100:asym", "int1:g64", "int1:tensor", "nf4:row",
+                             "int8:block3x5", "uint8:block7:asym", "fp8_e4m3:block16x32", "fp4_e2m1:tensor", "int4:g32:scale_bf16",
+                             "int8:row:scale_fp16", "fp8_e5m2:g32:scale_e8m0", "fp8_e4m3:g16:scale_fp8_e4m3"})
+        formats.push_back(Format::parse(name));
+    struct Size {
+        int64_t rows, columns;
+    };
+    constexpr Size sizes[] = {{0, 64}, {3, 0}, {1, 1}, {2, 31}, {5, 33}, {3, 128}, {7, 257}, {4, 515}, {129, 64}, {2, 1024}};
+    std::vector<QuantizeCase> cases;
+    for (const Format& format : formats)
+        for (const Size& size : sizes)
+            for (const bool special : {false, true}) {
+                const Element element = special ? Element::fp32 : std::array{Element::fp32, Element::fp16, Element::bf16}[cases.size() % 3];
+                const int64_t columns = fitting_columns(format, format, size.columns);
+                cases.push_back({format, element, size.rows, columns, false, special});
+                if (format.granularity != Granularity::none) cases.push_back({format, element, size.rows, columns, true, special});
+            }
+    return cases;
+}
+
+std::string MatmulCase::text() const {
+    return core::join(x.print(), " x ", weight.print(), " ", m, "x", n, "x", k, " epilogue ", int(epilogue));
+}
+
+std::string QuantizeCase::text() const {
+    return core::join(core::element_name(element), " -> ", format.print(), " ", rows, "x", columns, static_scales ? " static" : "",
+                      special_values ? " special" : "");
+}
+
+}  // namespace lowbit::verify

@@ -1,0 +1,223 @@
+#include "verify/verify.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "reference/codes.hpp"
+#include "reference/quantize.hpp"
+#include "verify/random.hpp"
+#include "verify/storage.hpp"
+
+namespace lowbit::verify {
+namespace {
+
+using core::Context;
+using core::Format;
+using core::MatmulProblem;
+
+uint64_t seed_of(const std::string& text) {
+    uint64_t hash = 1469598103934665603u;
+    for (const char c : text) hash = (hash ^ uint64_t(static_cast<unsigned char>(c))) * 1099511628211u;
+    return hash;
+}
+
+// An operand with the memory behind it, quantized by the reference.
+struct OperandStorage {
+    MatrixStorage plain;
+    QuantizedStorage quantized;
+    core::Operand operand;
+
+    OperandStorage(const Context& context, const Format& format, int64_t rows, int64_t columns, uint64_t seed)
+        : plain(format.is_plain() ? format.element : Element::fp32, rows, columns),
+          quantized(format, format.is_plain() ? 0 : rows, columns) {
+        plain.fill(normal_values(rows * columns, seed));
+        operand.is_quantized = !format.is_plain();
+        operand.tensor = plain.tensor();
+        operand.quantized = quantized.view();
+        if (operand.is_quantized) reference::quantize({&context, plain.tensor(), quantized.view(), false});
+    }
+
+    std::vector<double> row(int64_t index) const {
+        std::vector<double> values(size_t(operand.columns()));
+        for (int64_t k = 0; k < operand.columns() && !operand.is_quantized; ++k) values[size_t(k)] = plain.at(index, k);
+        if (operand.is_quantized) reference::decode_row(operand.quantized, index, 0, operand.columns(), values.data());
+        return values;
+    }
+};
+
+struct EpilogueStorage {
+    std::vector<float> bias, row_scale, column_scale;
+    core::Epilogue epilogue;
+    Element output = Element::fp32;
+    bool transposed = false;
+
+    EpilogueStorage(EpilogueKind kind, int64_t m, int64_t n, int64_t k, uint64_t seed)
+        : bias(normal_values(n, seed + 1)), row_scale(normal_values(m, seed + 2)), column_scale(normal_values(n, seed + 3)) {
+        // Keeps results near 1 for any K, so that activations are met where they bend.
+        epilogue.scale = 1.0f / std::sqrt(float(k + 1));
+        const auto vector = [](std::vector<float>& values) {
+            return core::Tensor{values.data(), Element::fp32, 1, int64_t(values.size()), 0, 1, Device::cpu, 0};
+        };
+        switch (kind) {
+        case EpilogueKind::none:
+        case EpilogueKind::raw: epilogue.scale = 1.0f; break;
+        case EpilogueKind::bias_relu: epilogue.activation = Activation::relu; break;
+        case EpilogueKind::scales_gelu:
+            epilogue.activation = Activation::gelu;
+            epilogue.row_scale = vector(row_scale);
+            epilogue.column_scale = vector(column_scale);
+            break;
+        case EpilogueKind::gelu_tanh_bf16: epilogue.activation = Activation::gelu_tanh, output = Element::bf16; break;
+        case EpilogueKind::silu_fp16: epilogue.activation = Activation::silu, output = Element::fp16; break;
+        case EpilogueKind::int8_output: epilogue.output_scale = 0.03f, output = Element::int8; break;
+        case EpilogueKind::transposed_output: transposed = true; break;
+        }
+        if (kind == EpilogueKind::raw) output = Element::int32;
+        if (kind != EpilogueKind::none && kind != EpilogueKind::raw) epilogue.bias = vector(bias);
+    }
+};
+
+// How far a product may be from the reference's, before the output is rounded.
+double allowed(const MatmulProblem& problem, int64_t m, int64_t n, double magnitude) {
+    const core::Epilogue& e = problem.epilogue;
+    const double unit = 0x1p-24;
+    double factor = std::fabs(double(e.scale));
+    if (e.row_scale) factor *= std::fabs(double(core::load(*e.row_scale, 0, m)));
+    if (e.column_scale) factor *= std::fabs(double(core::load(*e.column_scale, 0, n)));
+    const double bias = e.bias ? std::fabs(double(core::load(*e.bias, 0, n))) : 0;
+    const double before = factor * magnitude * double(problem.k() + 8) * unit + (factor * magnitude + bias) * 2 * unit;
+    const bool curved = e.activation != Activation::none && e.activation != Activation::relu;
+    return curved ? 1.13 * before + 8 * unit * (factor * magnitude + bias) : before;
+}
+
+double output_unit(Element element, double value) {
+    switch (element) {
+    case Element::fp16: return std::max(std::fabs(value) * 0x1p-10, 0x1p-24);
+    case Element::bf16: return std::fabs(value) * 0x1p-7;
+    default: return std::fabs(value) * 0x1p-23;
+    }
+}
+
+double bound(const MatmulProblem& problem, int64_t m, int64_t n, double magnitude, double expected) {
+    if (problem.raw_integers()) return 0;
+    const double product = allowed(problem, m, n, magnitude);
+    if (problem.y.element == Element::int8) return 1 + std::floor(product / double(problem.epilogue.output_scale));
+    return product + output_unit(problem.y.element, expected) + 1e-37;
+}
+
+void compare(const MatmulProblem& problem, const OperandStorage& x, const OperandStorage& weight, const MatrixStorage& got,
+             const MatrixStorage& expected, Outcome& outcome) {
+    std::vector<std::vector<double>> tokens;
+    for (int64_t m = 0; m < problem.m(); ++m) tokens.push_back(x.row(m));
+    for (int64_t n = 0; n < problem.n(); ++n) {
+        const std::vector<double> row = weight.row(n);
+        for (int64_t m = 0; m < problem.m(); ++m) {
+            double magnitude = 0;
+            for (size_t k = 0; k < row.size(); ++k) magnitude += std::fabs(tokens[size_t(m)][k] * row[k]);
+            const double difference = std::fabs(got.at(m, n) - expected.at(m, n)),
+                         limit = bound(problem, m, n, magnitude, expected.at(m, n));
+            const double error = difference == 0                   ? 0
+                                 : difference <= limit             ? difference / limit
+                                 : limit > 0 && difference > limit ? difference / limit
+                                                                   : std::numeric_limits<double>::infinity();
+            if (error <= outcome.error) continue;
+            outcome.error = error;
+            outcome.difference =
+                core::join("y[", m, ",", n, "] = ", got.at(m, n), ", reference ", expected.at(m, n), ", allowed difference ", limit);
+        }
+    }
+}
+
+// Values that quantizers stumble over, strewn among ordinary ones.
+std::vector<float> quantize_input(const QuantizeCase& tested, uint64_t seed) {
+    std::vector<float> values = normal_values(tested.rows * tested.columns, seed);
+    if (!tested.special_values) return values;
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    const float special[] = {0.0f, -0.0f, NAN, infinity, -infinity, 1e-40f, -1e-38f, 3e38f, -3e38f, 1e-8f, 0.5f, -2.5f, 65504.0f, 1e5f};
+    Random random(seed + 7);
+    for (size_t i = 0; i < values.size(); ++i) {
+        // One row in three stays ordinary, one is all zero, one holds the special values.
+        const int64_t row = int64_t(i) / std::max<int64_t>(tested.columns, 1);
+        if (row % 3 == 1) values[i] = 0.0f;
+        if (row % 3 == 2 && random.below(4) == 0) values[i] = special[random.below(std::size(special))];
+        if (tested.rows == 1 && random.below(8) == 0) values[i] = special[random.below(std::size(special))];
+    }
+    return values;
+}
+
+// Scales a caller might bring: those of other data of the same shape.
+void fill_static_scales(const Context& context, const QuantizeCase& tested, const core::QuantizedView& view, uint64_t seed) {
+    MatrixStorage other(Element::fp32, tested.rows, tested.columns);
+    other.fill(normal_values(tested.rows * tested.columns, seed + 99));
+    reference::quantize({&context, other.tensor(), view, false});
+}
+
+}  // namespace
+
+Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context, const MatmulCase& tested) {
+    const uint64_t seed = seed_of(tested.text());
+    const OperandStorage x(context, tested.x, tested.m, tested.k, seed), weight(context, tested.weight, tested.n, tested.k, seed + 10);
+    const EpilogueStorage epilogue(tested.epilogue, tested.m, tested.n, tested.k, seed);
+    const MatrixStorage got(epilogue.output, tested.m, tested.n, epilogue.transposed),
+        expected(epilogue.output, tested.m, tested.n, epilogue.transposed);
+    MatmulProblem problem{&context, x.operand, weight.operand, got.tensor(), epilogue.epilogue};
+    core::check(problem);
+    Outcome outcome;
+    outcome.not_run = core::KernelList<MatmulProblem>::reason_against(kernel, problem);
+    if (!outcome.not_run.empty()) return outcome;
+    kernel.run(problem);
+    problem.y = expected.tensor();
+    reference::matmul(problem);
+    compare(problem, x, weight, got, expected, outcome);
+    return outcome;
+}
+
+Outcome verify(const core::Kernel<core::QuantizeProblem>& kernel, const Context& context, const QuantizeCase& tested) {
+    const uint64_t seed = seed_of(tested.text());
+    MatrixStorage x(tested.element, tested.rows, tested.columns);
+    x.fill(quantize_input(tested, seed));
+    const QuantizedStorage got(tested.format, tested.rows, tested.columns), expected(tested.format, tested.rows, tested.columns);
+    if (tested.static_scales) {
+        fill_static_scales(context, tested, got.view(), seed);
+        fill_static_scales(context, tested, expected.view(), seed);
+    }
+    core::QuantizeProblem problem{&context, x.tensor(), got.view(), tested.static_scales};
+    core::check(problem);
+    Outcome outcome;
+    outcome.not_run = core::KernelList<core::QuantizeProblem>::reason_against(kernel, problem);
+    if (!outcome.not_run.empty()) return outcome;
+    kernel.run(problem);
+    problem.result = expected.view();
+    reference::quantize(problem);
+    if (!(got == expected)) {
+        outcome.error = std::numeric_limits<double>::infinity();
+        outcome.difference = "codes, scales or zero points differ from the reference";
+    }
+    return outcome;
+}
+
+Outcome verify(const core::Kernel<core::DequantizeProblem>& kernel, const Context& context, const QuantizeCase& tested) {
+    const uint64_t seed = seed_of(tested.text());
+    MatrixStorage x(Element::fp32, tested.rows, tested.columns);
+    x.fill(quantize_input(tested, seed));
+    const QuantizedStorage quantized(tested.format, tested.rows, tested.columns);
+    reference::quantize({&context, x.tensor(), quantized.view(), false});
+    const MatrixStorage got(tested.element, tested.rows, tested.columns), expected(tested.element, tested.rows, tested.columns);
+    core::DequantizeProblem problem{&context, quantized.view(), got.tensor()};
+    core::check(problem);
+    Outcome outcome;
+    outcome.not_run = core::KernelList<core::DequantizeProblem>::reason_against(kernel, problem);
+    if (!outcome.not_run.empty()) return outcome;
+    kernel.run(problem);
+    problem.y = expected.tensor();
+    reference::dequantize(problem);
+    const size_t bytes = size_t(tested.rows * tested.columns * core::element_bytes(tested.element));
+    if (bytes && std::memcmp(got.tensor().data, expected.tensor().data, bytes) != 0) {
+        outcome.error = std::numeric_limits<double>::infinity();
+        outcome.difference = "values differ from the reference";
+    }
+    return outcome;
+}
+
+}  // namespace lowbit::verify

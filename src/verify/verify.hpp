@@ -1,0 +1,46 @@
+// Every kernel against the reference, over tables of formats, shapes and epilogues. Tests and `lowbit verify` walk the same tables.
+//
+// Codes, scales and dequantized values must be equal to the bit, as must raw integer products. A floating product may differ by
+//     (K + 8) 2^-24 sum |x w|     any order of K fp32 additions, and the roundings of decoding and scaling
+// carried through the epilogue (whose slopes are at most 1.13), plus one unit in the last place of the output type.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/registry.hpp"
+
+namespace lowbit::verify {
+
+enum class EpilogueKind { none, bias_relu, scales_gelu, gelu_tanh_bf16, silu_fp16, int8_output, raw, transposed_output };
+
+struct MatmulCase {
+    core::Format x, weight;  // x may be plain (fp32, fp16, bf16)
+    int64_t m, n, k;
+    EpilogueKind epilogue;
+    std::string text() const;
+};
+
+struct QuantizeCase {
+    core::Format format;
+    Element element;  // of x
+    int64_t rows, columns;
+    bool static_scales;
+    bool special_values;  // NaN, infinities, zeros, tiny and huge numbers among the values
+    std::string text() const;
+};
+
+struct Outcome {
+    std::string not_run;     // why the kernel does not take this case; "" when it ran
+    double error = 0;        // in units of the bound: passes up to 1
+    std::string difference;  // the worst place, in words
+    bool passed() const { return not_run.empty() && error <= 1; }
+};
+
+std::vector<MatmulCase> matmul_cases();
+std::vector<QuantizeCase> quantize_cases();
+
+Outcome verify(const core::Kernel<core::MatmulProblem>& kernel, const core::Context& context, const MatmulCase& tested);
+Outcome verify(const core::Kernel<core::QuantizeProblem>& kernel, const core::Context& context, const QuantizeCase& tested);
+Outcome verify(const core::Kernel<core::DequantizeProblem>& kernel, const core::Context& context, const QuantizeCase& tested);
+
+}  // namespace lowbit::verify
