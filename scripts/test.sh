@@ -45,12 +45,12 @@ run_pytest() { "$(cat build/python)" -m pytest tests/python -q -ra --junitxml="$
 fixed_addresses=()
 if setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses=(setarch "$(uname -m)" -R); fi
 
-# sanitized PRESET SANITIZERS LABEL: builds the unit tests in that preset and runs those of the label.
+# sanitized PRESET SANITIZERS LABEL PROGRAM: builds the test program in that preset and runs the tests of the label.
 sanitized() {
-    local preset=$1 sanitizers=$2 label=$3
+    local preset=$1 sanitizers=$2 label=$3 program=$4
     if ! echo 'int main() {}' | ${CXX:-c++} "-fsanitize=$sanitizers" -x c++ - -o "$record/probe" || ! "${fixed_addresses[@]}" "$record/probe"; then
         note_stage "$preset" 0 skipped - "this compiler or machine cannot run programs built with -fsanitize=$sanitizers"
-    elif stage "$preset: build" - build "$preset" --target lowbit_tests; then
+    elif stage "$preset: build" - build "$preset" --target "$program"; then
         stage "$preset" "build/$preset/test-results" run_ctest "$preset" -L "^$label\$" || true
     fi
 }
@@ -60,7 +60,7 @@ stage "set up Python" - scripts/setup.sh python || stop "the set-up of Python"
 stage "release: build" - build release || stop "the release build"
 stage "release" build/release/test-results run_ctest release -LE '^threads$' || true
 stage "python" "$record/pytest.xml" run_pytest || true
-sanitized asan address,undefined unit
-sanitized tsan thread threads
+sanitized asan address,undefined unit lowbit_tests
+sanitized tsan thread threads lowbit_thread_tests
 
 "$(cat build/python)" scripts/summary.py "$record/stages.tsv"

@@ -81,7 +81,9 @@ void run(const Options& options) {
         measurements.push_back(bench.measure(what));
         table.add(measurements.back());
     }
-    if (!options.json.empty()) write_json(options.json, options.commit, ceilings, measurements);
+    const Ceilings best = cases.empty() ? ceilings : improved(ceilings, options.measure.seconds);
+    print_disturbance(ceilings, best);
+    if (!options.json.empty()) write_json(options.json, options.commit, best, measurements);
 }
 
 }  // namespace

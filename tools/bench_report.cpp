@@ -83,6 +83,16 @@ void print_ceilings(const Ceilings& ceilings) {
     table.print(std::cout);
 }
 
+void print_disturbance(const Ceilings& before, const Ceilings& after) {
+    constexpr double tolerated = 1.1;
+    const double read = after.read_bytes_per_second / before.read_bytes_per_second;
+    const double integer = after.integer_operations_per_second() / before.integer_operations_per_second();
+    if (read <= tolerated && integer <= tolerated) return;
+    std::cout << "\nThis machine was busy: measured again at the end, reading reached " << fixed(after.read_bytes_per_second / 1e9, 1)
+              << " GB/s and integer dot products " << fixed(after.integer_operations_per_second() / 1e9, 0)
+              << " GOP/s.\nThe floors and percentages above are too kind; a JSON file has them with the better ceilings.\n";
+}
+
 void BenchTable::begin(Op op) {
     op_ = op;
     const bool is_matmul = op == Op::matmul;

@@ -11,6 +11,8 @@
 namespace lowbit::tools {
 
 void print_ceilings(const Ceilings& ceilings);
+// A line of warning where the ceilings of before the measurements are well below those of after.
+void print_disturbance(const Ceilings& before, const Ceilings& after);
 
 // One table per verb; a new one begins when the verb changes.
 class BenchTable {

@@ -82,4 +82,14 @@ Ceilings measure_ceilings(int threads, double seconds) {
     return ceilings;
 }
 
+Ceilings improved(const Ceilings& ceilings, double seconds) {
+    Ceilings best = measure_ceilings(ceilings.threads, seconds);
+    best.read_bytes_per_second = std::max(best.read_bytes_per_second, ceilings.read_bytes_per_second);
+    for (size_t i = 0; i < best.integer.size(); ++i) {
+        double& rate = best.integer[i].operations_per_second;
+        rate = std::max(rate, ceilings.integer[i].operations_per_second);
+    }
+    return best;
+}
+
 }  // namespace lowbit::tools

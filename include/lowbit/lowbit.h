@@ -24,13 +24,17 @@
 #define LOWBIT_VERSION_PATCH 0
 #define LOWBIT_VERSION_STRING "0.1.0"
 
+/* A caller may hand over any number where an enumeration is expected: C++ too shall read it as a number, and refuse it. */
 #ifdef __cplusplus
+#define LOWBIT_ANY_INT32 : int32_t
 extern "C" {
+#else
+#define LOWBIT_ANY_INT32
 #endif
 
 /* ---- status ---- */
 
-typedef enum lowbit_status {
+typedef enum lowbit_status LOWBIT_ANY_INT32 {
     LOWBIT_OK = 0,
     LOWBIT_INVALID_ARGUMENT = 1, /* the call is wrong: fix the argument the text names */
     LOWBIT_UNSUPPORTED = 2,      /* the call is right, but nothing here can do it: the text says why */
@@ -47,7 +51,7 @@ LOWBIT_API const char* lowbit_last_error(void);
 
 /* ---- formats ---- */
 
-typedef enum lowbit_element {
+typedef enum lowbit_element LOWBIT_ANY_INT32 {
     LOWBIT_FP32 = 0,
     LOWBIT_FP16 = 1,
     LOWBIT_BF16 = 2,
@@ -76,7 +80,7 @@ typedef enum lowbit_element {
     LOWBIT_IQ4_NL = 43
 } lowbit_element;
 
-typedef enum lowbit_granularity {
+typedef enum lowbit_granularity LOWBIT_ANY_INT32 {
     LOWBIT_SCALE_NONE = 0,
     LOWBIT_SCALE_TENSOR = 1,
     LOWBIT_SCALE_ROW = 2,
@@ -117,7 +121,7 @@ LOWBIT_API lowbit_status lowbit_format_measure(const lowbit_format* format, int6
 
 /* ---- tensors ---- */
 
-typedef enum lowbit_device { LOWBIT_CPU = 0, LOWBIT_CUDA = 1 } lowbit_device;
+typedef enum lowbit_device LOWBIT_ANY_INT32 { LOWBIT_CPU = 0, LOWBIT_CUDA = 1 } lowbit_device;
 
 /* A view: it owns nothing. Strides count elements; rank is 1 or 2. */
 typedef struct lowbit_tensor {
@@ -225,7 +229,7 @@ LOWBIT_API void lowbit_packed_destroy(lowbit_packed* packed);
 
 /* ---- matrix products ---- */
 
-typedef enum lowbit_activation {
+typedef enum lowbit_activation LOWBIT_ANY_INT32 {
     LOWBIT_ACTIVATION_NONE = 0,
     LOWBIT_ACTIVATION_RELU = 1,
     LOWBIT_ACTIVATION_GELU = 2,      /* x/2 (1 + erf(x / sqrt 2)) */

@@ -42,7 +42,7 @@ QuantizeCall read(const lowbit_context* context, const lowbit_quantize_args* giv
 void copy_static_scales(const QuantizeCall& call, const core::QuantizedView& result) {
     if (!call.args.scales) return;
     const core::PlaneSizes sizes = result.format.measure(result.rows, result.columns);
-    std::memmove(result.scales, call.args.scales, size_t(sizes.scale_bytes));
+    if (sizes.scale_bytes) std::memmove(result.scales, call.args.scales, size_t(sizes.scale_bytes));
     if (sizes.zero_point_bytes) std::memmove(result.zero_points, call.args.zero_points, size_t(sizes.zero_point_bytes));
     if (sizes.tensor_scale_bytes) std::memmove(result.tensor_scale, call.args.tensor_scale, size_t(sizes.tensor_scale_bytes));
 }

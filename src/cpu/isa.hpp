@@ -82,7 +82,8 @@ struct Isa {
 
     // Largest |x| among the finite values of n (0 if there is none).
     float (*largest)(const float* x, int64_t n);
-    // codes[i] = clamp(round to even(x[i] / scale), low, high); NaN -> 0; scale = 0 -> 0. Division is IEEE division, to the bit.
+    // codes[i] = clamp(round to even(x[i] / scale), -128, 127); NaN -> 0; a scale that is no positive normal number -> 0. Division is IEEE
+    // division, to the bit.
     void (*quantize_int8)(const float* x, int64_t n, float scale, int8_t* codes);
     // Whole blocks of 32, to the bit as reference/ggml.hpp for every input, NaN and infinity included.
     void (*quantize_q4_0)(const float* x, int64_t blocks, uint8_t* out);

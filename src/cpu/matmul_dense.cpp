@@ -9,9 +9,10 @@
 namespace lowbit::cpu {
 namespace {
 
-// A block of the weight in fp32 (128 KB) stays in the second-level cache while all tokens pass by. 1024 is a multiple of every GGML block.
-constexpr int64_t block_rows = 32;
+// A block of the weight in fp32 stays in the second-level cache (128 KB) while many tokens pass by, in the first (32 KB) for a few. 1024 is
+// a multiple of every GGML block.
 constexpr int64_t block_columns = 1024;
+int64_t rows_per_block(int64_t tokens) { return tokens > 8 ? 32 : 8; }
 
 // The operand's rows can be read in place: fp32, whole rows, nothing to pad.
 const float* rows_in_place(const core::Operand& operand, int64_t& stride) {
@@ -29,7 +30,7 @@ void run_dense(const Isa& isa, const core::MatmulProblem& problem) {
     const core::Context& context = *problem.context;
     const PreparedFloats x = prepare_floats(context, isa, problem.x, TokenOrder::natural);
     const Finisher finisher(problem, isa);
-    const int64_t tokens = problem.m(), columns = problem.k();
+    const int64_t tokens = problem.m(), columns = problem.k(), block_rows = rows_per_block(tokens);
     int64_t in_place_stride = 0;
     const float* in_place = rows_in_place(problem.weight, in_place_stride);
     context.parallel(core::ceil_div(problem.n(), block_rows), [&](int64_t task) {

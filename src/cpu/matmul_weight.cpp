@@ -32,21 +32,43 @@ struct RowScales {
         const core::Format& format = view.format;
         const bool grouped = format.granularity == Granularity::group || format.granularity == Granularity::block;
         groups = grouped ? core::ceil_div(view.columns, format.group_columns) : 1;
-        scales.resize(size_t(rows * groups));
-        const bool contiguous = format.granularity == Granularity::group || format.granularity == Granularity::row;
-        const bool is_float = format.scale == Element::fp32 || format.scale == Element::fp16 || format.scale == Element::bf16;
-        if (contiguous && is_float) {
-            const auto* source = static_cast<const std::byte*>(view.scales) + first_row * groups * core::element_bytes(format.scale);
-            isa.to_float(format.scale, source, scales.data(), rows * groups);
-        } else {
-            for (int64_t i = 0; i < rows * groups; ++i) scales[size_t(i)] = view.scale_at(index(view, first_row, i));
+        const int64_t count = rows * groups;
+        scales.resize(size_t(count));
+        zeros.resize(size_t(format.asymmetric ? count : 0));
+        if (format.granularity == Granularity::group || format.granularity == Granularity::row) {
+            load_run(isa, view, first_row * groups, count);
+            return;
         }
-        if (!format.asymmetric) return;
-        zeros.resize(scales.size());
-        for (int64_t i = 0; i < rows * groups; ++i) zeros[size_t(i)] = float(view.zero_points[index(view, first_row, i)]);
+        for (int64_t i = 0; i < count; ++i) {
+            scales[size_t(i)] = view.scale_at(index(view, first_row, i));
+            if (format.asymmetric) zeros[size_t(i)] = float(view.zero_points[index(view, first_row, i)]);
+        }
     }
 
 private:
+    // Scales that stand one after the other in their plane.
+    void load_run(const Isa& isa, const core::QuantizedView& view, int64_t first, int64_t count) {
+        const Element type = view.format.scale;
+        const auto* source = static_cast<const uint8_t*>(view.scales) + first * core::element_bytes(type);
+        if (core::element_bytes(type) > 1) {
+            isa.to_float(type, source, scales.data(), count);
+        } else {
+            const float* table = type == Element::e8m0 ? e8m0_table() : reference::code_values(type).data();
+            const float unit = view.tensor_scale ? *view.tensor_scale : 1.0f;
+            for (int64_t i = 0; i < count; ++i) scales[size_t(i)] = table[source[i]] * unit;
+        }
+        for (size_t i = 0; i < zeros.size(); ++i) zeros[i] = float(view.zero_points[first + int64_t(i)]);
+    }
+
+    static const float* e8m0_table() {
+        static const std::vector<float> table = [] {
+            std::vector<float> made;
+            for (int code = 0; code < 256; ++code) made.push_back(core::e8m0_to_float(uint8_t(code)));
+            return made;
+        }();
+        return table.data();
+    }
+
     int64_t index(const core::QuantizedView& view, int64_t first_row, int64_t i) const {
         const int64_t column = view.format.group_columns ? i % groups * view.format.group_columns : 0;
         return view.format.scale_index(first_row + i / groups, column, view.columns);

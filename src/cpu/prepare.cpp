@@ -41,7 +41,7 @@ void widen_row(const core::QuantizedView& view, int64_t row, int8_t* out) {
     case Element::int1:
         for (int64_t i = 0; i < columns; ++i) out[i] = codes[i / 8] >> (i % 8) & 1 ? int8_t(-1) : int8_t(1);
         break;
-    default: std::memcpy(out, codes, size_t(columns)); break;
+    default: std::copy(codes, codes + columns, out); break;
     }
 }
 
@@ -54,6 +54,7 @@ int32_t row_offset(const core::QuantizedView& view, int64_t row) {
 }  // namespace
 
 void load_row(const Isa& isa, const core::Operand& operand, int64_t row, int64_t first, int64_t count, float* values) {
+    if (count == 0) return;
     if (operand.is_quantized) {
         const core::QuantizedView& view = operand.quantized;
         if (view.format.is_plain())

@@ -1,7 +1,6 @@
 #include "cpu/quantize.hpp"
 
 #include <algorithm>
-#include <cfloat>
 #include <vector>
 
 #include "core/ggml_blocks.hpp"
@@ -32,9 +31,6 @@ Statistics symmetric(float largest) {
     statistics.highest = largest;
     return statistics;
 }
-
-// Scales given by a caller may be anything; only positive normal numbers are divided by.
-bool is_usable(float scale) { return scale >= FLT_MIN && scale <= FLT_MAX; }
 
 // body(row) for all rows, several per task.
 template <class Body>
@@ -74,8 +70,7 @@ void run_quantize_int8(const Isa& isa, const QuantizeProblem& problem) {
         for (int64_t column = 0; column < std::max<int64_t>(columns, result.format.granularity == Granularity::row); column += span) {
             const int64_t count = std::min(span, columns - column), index = result.format.scale_index(row, column, columns);
             if (quantizer.needs_scales() && !per_tensor) quantizer.store_scale(index, symmetric(isa.largest(x + column, count)));
-            const float scale = result.scale_at(index);
-            isa.quantize_int8(x + column, count, is_usable(scale) ? scale : 0.0f, codes + column);
+            if (count > 0) isa.quantize_int8(x + column, count, result.scale_at(index), codes + column);
         }
     });
 }

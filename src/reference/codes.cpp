@@ -44,10 +44,11 @@ unsigned encode_nf4(float value) {
     return code;
 }
 
-// round(x / scale) to even, kept in [low, high]; NaN gives 0.
+// round(x / scale) to even, kept in [low, high]; NaN gives 0. Adding 1.5 * 2^23 leaves no bits below 1, so the addition rounds.
 int round_and_clamp(float quotient, int low, int high) {
     if (std::isnan(quotient)) return 0;
-    return int(std::clamp(std::nearbyintf(quotient), float(low), float(high)));
+    constexpr float shift = 0x1.8p23f;
+    return int((std::clamp(quotient, float(low), float(high)) + shift) - shift);
 }
 
 template <class Real>
@@ -99,20 +100,28 @@ float largest_value(Element element) {
     }
 }
 
-unsigned encode(Element element, float x, float scale, int zero_point) {
+void encode_group(Element element, const float* x, int64_t count, float scale, int zero_point, uint8_t* row, int64_t first) {
     const bool usable = scale >= FLT_MIN && scale <= FLT_MAX;
-    const float quotient = std::isnan(x) ? x : usable ? x / scale : 0.0f;
+    const int bits = core::element_bits(element);
+    const auto write = [&](auto code_of) {
+        for (int64_t i = 0; i < count; ++i) {
+            const float quotient = std::isnan(x[i]) ? x[i] : usable ? x[i] / scale : 0.0f;
+            write_code(row, bits, first + i, code_of(quotient));
+        }
+    };
     switch (element) {
-    case Element::int8: return unsigned(round_and_clamp(quotient, -128, 127)) & 0xff;
-    case Element::int4: return unsigned(round_and_clamp(quotient, -8, 7)) & 0xf;
-    case Element::uint8: return unsigned(round_and_clamp(quotient, -zero_point, 255 - zero_point) + zero_point);
-    case Element::uint4: return unsigned(round_and_clamp(quotient, -zero_point, 15 - zero_point) + zero_point);
-    case Element::int1: return x < 0;
-    case Element::fp8_e4m3: return core::float_to_e4m3(quotient);
-    case Element::fp8_e5m2: return core::float_to_e5m2(quotient);
-    case Element::fp4_e2m1: return core::float_to_e2m1(quotient);
-    case Element::nf4: return std::isnan(quotient) ? nf4_zero : encode_nf4(quotient);
-    default: return 0;
+    case Element::int8: return write([](float q) { return unsigned(round_and_clamp(q, -128, 127)) & 0xff; });
+    case Element::int4: return write([](float q) { return unsigned(round_and_clamp(q, -8, 7)) & 0xf; });
+    case Element::uint8: return write([=](float q) { return unsigned(round_and_clamp(q, -zero_point, 255 - zero_point) + zero_point); });
+    case Element::uint4: return write([=](float q) { return unsigned(round_and_clamp(q, -zero_point, 15 - zero_point) + zero_point); });
+    case Element::fp8_e4m3: return write([](float q) { return unsigned(core::float_to_e4m3(q)); });
+    case Element::fp8_e5m2: return write([](float q) { return unsigned(core::float_to_e5m2(q)); });
+    case Element::fp4_e2m1: return write(core::float_to_e2m1);
+    case Element::nf4: return write([](float q) { return std::isnan(q) ? nf4_zero : encode_nf4(q); });
+    case Element::int1:  // the sign alone
+        for (int64_t i = 0; i < count; ++i) write_code(row, 1, first + i, x[i] < 0);
+        return;
+    default: return;
     }
 }
 

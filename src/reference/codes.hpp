@@ -13,8 +13,9 @@ std::span<const float> code_values(Element element);
 // The largest magnitude a scale is fitted to: 127 for int8, 448 for e4m3, ...; for unsigned elements the largest code.
 float largest_value(Element element);
 
-// The code of x / scale (+ zero_point). A scale that is not a positive normal number makes the code of zero.
-unsigned encode(Element element, float x, float scale, int zero_point);
+// The codes of x[i] / scale (+ zero_point) for i < count, written from column `first` of a row of zeros on. A scale that is not a positive
+// normal number makes the code of zero.
+void encode_group(Element element, const float* x, int64_t count, float scale, int zero_point, uint8_t* row, int64_t first);
 
 // Code i of a row of 8-, 4- or 1-bit codes; the first value stands in the lowest bits of a byte.
 inline unsigned read_code(const uint8_t* row, int bits, int64_t i) {

@@ -34,6 +34,8 @@ uint8_t e8m0_scale(Element element, float largest) {
     return uint8_t(std::clamp(std::ilogb(largest) - element_exponent + 127, 0, 254));
 }
 
+bool needs_magnitudes(const Format& format) { return format.element == Element::int1; }
+
 float scale_from(const Format& format, const Statistics& s) {
     if (format.element == Element::int1) return s.finite ? float(s.magnitudes / double(s.finite)) : 0.0f;
     if (format.asymmetric) return std::min(s.highest - s.lowest, FLT_MAX) / largest_value(format.element);
@@ -42,12 +44,16 @@ float scale_from(const Format& format, const Statistics& s) {
 
 }  // namespace
 
-void Statistics::add_row(const float* x, int64_t n) {
+void Statistics::add_row(const float* x, int64_t n, bool with_magnitudes) {
+    for (int64_t i = 0; i < n; ++i) {
+        const float value = core::is_finite(x[i]) ? x[i] : 0.0f;
+        lowest = value < lowest ? value : lowest;
+        highest = value > highest ? value : highest;
+    }
+    if (!with_magnitudes) return;
     std::array<double, 32> lanes{};
     for (int64_t i = 0; i < n; ++i) {
         if (!core::is_finite(x[i])) continue;
-        lowest = std::min(lowest, x[i]);
-        highest = std::max(highest, x[i]);
         lanes[size_t(i % 32)] += std::fabs(double(x[i]));
         ++finite;
     }
@@ -71,7 +77,7 @@ bool Quantizer::needs_tensor_statistics() const {
 Statistics Quantizer::row_statistics(int64_t row) const {
     std::vector<float> scratch;
     Statistics statistics;
-    statistics.add_row(row_values(problem_.x, row, scratch), problem_.x.columns);
+    statistics.add_row(row_values(problem_.x, row, scratch), problem_.x.columns, needs_magnitudes(problem_.result.format));
     return statistics;
 }
 
@@ -102,7 +108,7 @@ void Quantizer::compute_scales(int64_t scale_row) const {
     for (int64_t row = first_row; row < last_row; ++row) {
         const float* x = row_values(problem_.x, row, scratch);
         for (int64_t group = 0; group < groups; ++group)
-            statistics[size_t(group)].add_row(x + group * span, std::min(span, columns - group * span));
+            statistics[size_t(group)].add_row(x + group * span, std::min(span, columns - group * span), needs_magnitudes(format));
     }
     for (int64_t group = 0; group < groups; ++group) store_scale(scale_row * groups + group, statistics[size_t(group)]);
 }
@@ -148,7 +154,7 @@ void Quantizer::encode_row(int64_t row) const {
         for (int64_t i = 0; i < columns; ++i) core::store(format.element, codes, i, x[i]);
         return;
     }
-    const int bits = core::element_bits(format.element);
+    if (columns == 0) return;
     std::memset(codes, 0, size_t(result.row_bytes()));
     const int64_t span = format.span(columns);
     for (int64_t column = 0; column < columns;) {
@@ -156,7 +162,8 @@ void Quantizer::encode_row(int64_t row) const {
         const int64_t index = format.scale_index(row, column, columns);
         const float scale = result.scale_at(index);
         const int zero_point = result.zero_point_at(index);
-        for (; column < end; ++column) write_code(codes, bits, column, encode(format.element, x[column], scale, zero_point));
+        encode_group(format.element, x + column, end - column, scale, zero_point, codes, column);
+        column = end;
     }
 }
 

@@ -1,9 +1,11 @@
 // q4_0 and q8_0 weights times tokens in blocks of int8, for many tokens.
 //
-// Every block has its own pair of scales, so a tile of results has to leave the tile registers after each block of 32: that, and not the
-// multiplication, is what takes the time (per block and 16 x 16 results: about 16 cycles to multiply, 17 to store the tile, 17 to scale
-// and add it). The codes are widened to bf16, which holds them exactly; their products and sums stay below 2^24 and so are exact in the
-// fp32 of the results too, and need no conversion before the scaling.
+// Every block has its own pair of scales, so a tile of results has to leave the tile registers after each block of 32. That, and not the
+// multiplication, takes the time: storing a tile (17 cycles for 16 x 16 results) and scaling and adding it up (17 more) do not overlap.
+//
+// Tokens are the left operand and rows of the weight the right one, so that the scales of 16 rows are a vector. A product starts from the
+// bits of 1.5 * 2^23 instead of zero: then its int32 are, read as fp32, 1.5 * 2^23 + the dot product, and one FMA with the scale and with
+// -1.5 * 2^23 * scale (exact: an fp16 scale has 11 bits) both converts and scales.
 #include <cstring>
 
 #include "cpu/amx/products.hpp"
@@ -15,132 +17,161 @@ namespace lowbit::cpu::amx {
 namespace {
 
 constexpr int64_t few_tokens = 8;
-constexpr int64_t block_values = 32;
-constexpr int64_t chunk = 32;  // blocks along K
-
-// 32 int8 as bf16: whole numbers up to 256 have no bits below those that bf16 keeps.
-__m512i widen(__m256i codes) {
-    const __m512i low = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(codes))));
-    const __m512i high = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(codes, 1))));
-    const __m256i low_half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(low, 16)), high_half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(high, 16));
-    return _mm512_inserti64x4(_mm512_castsi256_si512(low_half), high_half, 1);
-}
+constexpr int64_t block_values = 32, block_size = tile_rows * block_values;
+constexpr int64_t chunk = 32;  // blocks along K: of 16 rows and of 16 tokens, 16 KB each
+constexpr int32_t start_bits = 0x4b400000;
+constexpr float start_value = 0x1.8p23f;
 
 struct Q4_0 {
     static constexpr int64_t bytes = 18;
-    static __m512i decode(const uint8_t* block) {
-        const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2)), nibble = _mm_set1_epi8(15);
-        const __m256i both = _mm256_set_m128i(_mm_and_si128(_mm_srli_epi16(codes, 4), nibble), _mm_and_si128(codes, nibble));
-        return widen(_mm256_sub_epi8(both, _mm256_set1_epi8(8)));
+    static __m256i decode(const uint8_t* block) {
+        const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2));
+        const __m256i nibbles = _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(codes, 4), codes), _mm256_set1_epi8(15));
+        return _mm256_sub_epi8(nibbles, _mm256_set1_epi8(8));
     }
 };
 
 struct Q8_0 {
     static constexpr int64_t bytes = 34;
-    static __m512i decode(const uint8_t* block) { return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 2))); }
+    static __m256i decode(const uint8_t* block) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 2)); }
 };
 
-// 16 rows of a chunk of blocks as left operands, and their scales.
+// A chunk of 16 rows as right operands, [block][k / 4][row][k % 4], and the scales. Rows and blocks that are not there are zero.
 template <class Format>
 struct Panel {
-    alignas(64) uint8_t codes[chunk * tile_size];
-    float scales[chunk][tile_rows];
+    alignas(64) uint8_t codes[chunk * block_size];
+    alignas(64) float scales[chunk][tile_rows];
 
     void decode(const uint8_t* weight, int64_t row_stride, int64_t rows, int64_t blocks) {
-        for (int64_t r = 0; r < tile_rows; ++r)
-            for (int64_t b = 0; b < blocks; ++b) {
+        for (int64_t b = 0; b < blocks; b += 2) {
+            __m512i pairs[16];
+            uint16_t halves[2][16] = {};
+            for (int64_t r = 0; r < 16; ++r) {
                 const uint8_t* block = weight + r * row_stride + b * Format::bytes;
-                uint16_t half = 0;
-                if (r < rows) std::memcpy(&half, block, sizeof half);
-                scales[b][r] = _cvtsh_ss(half);
-                _mm512_store_si512(codes + b * tile_size + r * tile_bytes, r < rows ? Format::decode(block) : _mm512_setzero_si512());
+                const auto code = [&](int64_t i) {
+                    if (r >= rows || b + i >= blocks) return _mm256_setzero_si256();
+                    std::memcpy(&halves[i][r], block + i * Format::bytes, sizeof(uint16_t));
+                    return Format::decode(block + i * Format::bytes);
+                };
+                const __m256i first = code(0);
+                pairs[r] = _mm512_inserti64x4(_mm512_castsi256_si512(first), code(1), 1);
+            }
+            transpose(pairs);
+            for (int i = 0; i < 16; ++i) _mm512_store_si512(codes + b * block_size + i * tile_bytes, pairs[i]);
+            for (int i = 0; i < 2; ++i)
+                _mm512_store_ps(scales[b + i], _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves[i]))));
+        }
+    }
+};
+
+// A chunk of all the tokens as left operands: [token / 16][block][token % 16][k], and the scales. Filled up with zeros likewise.
+struct PackedTokens {
+    int64_t tiles;
+    Scratch<int8_t> codes;
+    Scratch<float> scales;
+
+    explicit PackedTokens(int64_t tokens)
+        : tiles(ceil_div(tokens, tile_rows)), codes(tiles * chunk * block_size), scales(tiles * chunk * tile_rows) {}
+
+    const int8_t* tile_codes(int64_t tile) const { return codes.data() + tile * chunk * block_size; }
+    const float* tile_scales(int64_t tile) const { return scales.data() + tile * chunk * tile_rows; }
+
+    void pack(const BlockTokens& x, int64_t first, int64_t count) const {
+        const int64_t blocks = x.columns / block_values;
+        for (int64_t token = 0; token < tiles * tile_rows; ++token)
+            for (int64_t b = 0; b < count + count % 2; ++b) {
+                const int64_t to = (token / tile_rows * chunk + b) * tile_rows + token % tile_rows;
+                const bool there = token < x.tokens && b < count;
+                const int8_t* from = x.codes + token * x.columns + (first + b) * block_values;
+                const __m256i block = there ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)) : _mm256_setzero_si256();
+                _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes.data() + to * block_values), block);
+                scales.data()[to] = there ? x.scales[token * blocks + first + b] : 0.0f;
             }
     }
 };
 
-// A chunk of all the tokens as right operands: [token / 16][block][k / 2][token % 16][k % 2], and the scales [token / 16][block][token % 16].
-struct PackedTokens {
-    int64_t tiles;
-    Scratch<uint8_t> codes;
-    Scratch<float> scales;
+// 16 tokens x 16 rows of the result. All of it is inlined and unrolled, for the sums to stay in registers.
+struct Sums {
+    __m512 tokens[16];
 
-    explicit PackedTokens(int64_t tokens)
-        : tiles((tokens + tile_rows - 1) / tile_rows), codes(tiles * chunk * tile_size), scales(tiles * chunk * tile_rows) {}
-
-    const uint8_t* tile_codes(int64_t tile) const { return codes.data() + tile * chunk * tile_size; }
-    const float* tile_scales(int64_t tile) const { return scales.data() + tile * chunk * tile_rows; }
-
-    void pack(const BlockTokens& x, int64_t first, int64_t count) const {
-        for (int64_t tile = 0; tile < tiles; ++tile)
-            for (int64_t b = 0; b < count; ++b) pack(x, tile, first + b, b);
+    [[gnu::always_inline]] void clear() {
+#pragma GCC unroll 16
+        for (int t = 0; t < 16; ++t) tokens[t] = _mm512_setzero_ps();
     }
-
-private:
-    void pack(const BlockTokens& x, int64_t tile, int64_t block, int64_t to) const {
-        const int64_t blocks = x.columns / block_values;
-        float* scale = scales.data() + (tile * chunk + to) * tile_rows;
-        __m512i rows[16];
-        for (int64_t i = 0; i < 16; ++i) {
-            const int64_t token = tile * tile_rows + i;
-            const bool there = token < x.tokens;
-            scale[i] = there ? x.scales[token * blocks + block] : 0.0f;
-            const auto* from = reinterpret_cast<const __m256i*>(x.codes + token * x.columns + block * block_values);
-            rows[i] = there ? widen(_mm256_loadu_si256(from)) : _mm512_setzero_si512();
+    // tokens[t] += (product[t] - start) * row scales * token scale
+    [[gnu::always_inline]] void add(const float* product, const float* token_scales, const float* row_scales) {
+        const __m512 scales = _mm512_load_ps(row_scales), offset = _mm512_mul_ps(scales, _mm512_set1_ps(-start_value));
+#pragma GCC unroll 16
+        for (int t = 0; t < 16; ++t) {
+            const __m512 scaled = _mm512_fmadd_ps(_mm512_load_ps(product + 16 * t), scales, offset);
+            tokens[t] = _mm512_fmadd_ps(scaled, _mm512_set1_ps(token_scales[t]), tokens[t]);
         }
-        transpose(rows);
-        uint8_t* at = codes.data() + (tile * chunk + to) * tile_size;
-        for (int i = 0; i < 16; ++i) _mm512_store_si512(at + i * tile_bytes, rows[i]);
     }
 };
 
-// Adds a product to the sums: sums[r] += (product[r] * token scales) * row scale.
-inline void add_scaled(const float* product, const float* token_scales, const float* row_scales, __m512 (&sums)[16]) {
-    const __m512 scales = _mm512_loadu_ps(token_scales);
-#pragma GCC unroll 16
-    for (int r = 0; r < 16; ++r)
-        sums[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(product + 16 * r), scales), _mm512_set1_ps(row_scales[r]), sums[r]);
-}
+// Where a tile of the result stands.
+struct Place {
+    float* y;
+    int64_t stride;
+    int64_t rows, tokens;
+    bool has_sums;  // of the chunks before
 
-// out[16][16] (+)= a chunk. While the tile unit multiplies one block, the product before it is stored and the one before that is added.
-template <class Format>
-void multiply(const Panel<Format>& panel, const uint8_t* tokens, const float* token_scales, int64_t blocks, __m512 (&sums)[16]) {
-    alignas(64) float even[256], odd[256];
-    const auto scales = [&](int64_t b) { return token_scales + b * tile_rows; };
-    int64_t b = 0;
-    for (; b + 2 <= blocks; b += 2) {
-        _tile_loadd(4, panel.codes + b * tile_size, tile_bytes);
-        _tile_loadd(6, tokens + b * tile_size, tile_bytes);
-        _tile_zero(0);
-        _tile_dpbf16ps(0, 4, 6);
-        if (b) {
-            _tile_stored(1, odd, tile_bytes);
-            add_scaled(even, scales(b - 2), panel.scales[b - 2], sums);
+    [[gnu::always_inline]] void store(const Sums& sums) const {
+        __m512i rows_of[16];
+#pragma GCC unroll 16
+        for (int t = 0; t < 16; ++t) rows_of[t] = _mm512_castps_si512(sums.tokens[t]);
+        transpose(rows_of);
+        const auto there = __mmask16((1u << tokens) - 1);
+        for (int64_t r = 0; r < rows; ++r) {
+            const __m512 before = has_sums ? _mm512_maskz_loadu_ps(there, y + r * stride) : _mm512_setzero_ps();
+            _mm512_mask_storeu_ps(y + r * stride, there, _mm512_add_ps(before, _mm512_castsi512_ps(rows_of[r])));
         }
-        _tile_loadd(5, panel.codes + (b + 1) * tile_size, tile_bytes);
-        _tile_loadd(7, tokens + (b + 1) * tile_size, tile_bytes);
-        _tile_zero(1);
-        _tile_dpbf16ps(1, 5, 7);
-        _tile_stored(0, even, tile_bytes);
-        if (b) add_scaled(odd, scales(b - 1), panel.scales[b - 1], sums);
     }
-    if (b) {
+};
+
+// Adds the products of an even number of blocks. While the tile unit multiplies one block, the product of the block before it is stored, and
+// the one before that is added to the sums.
+template <class Format>
+void multiply(const Panel<Format>& panel, const int8_t* tokens, const float* token_scales, int64_t blocks, const Place& place) {
+    alignas(64) float even[256], odd[256];
+    alignas(64) static constexpr int32_t start[16] = {start_bits, start_bits, start_bits, start_bits, start_bits, start_bits,
+                                                      start_bits, start_bits, start_bits, start_bits, start_bits, start_bits,
+                                                      start_bits, start_bits, start_bits, start_bits};
+    const auto multiply_even = [&](int64_t block) __attribute__((always_inline)) {
+        _tile_loadd(0, start, 0);
+        _tile_loadd(4, tokens + block * block_size, block_values);
+        _tile_loadd(6, panel.codes + block * block_size, tile_bytes);
+        _tile_dpbssd(0, 4, 6);
+    };
+    const auto multiply_odd = [&](int64_t block) __attribute__((always_inline)) {
+        _tile_loadd(1, start, 0);
+        _tile_loadd(5, tokens + block * block_size, block_values);
+        _tile_loadd(7, panel.codes + block * block_size, tile_bytes);
+        _tile_dpbssd(1, 5, 7);
+    };
+    Sums sums;
+    sums.clear();
+    multiply_even(0);
+    multiply_odd(1);
+    _tile_stored(0, even, tile_bytes);
+    int64_t b = 2;
+    for (; b < blocks; b += 2) {
+        multiply_even(b);
         _tile_stored(1, odd, tile_bytes);
-        add_scaled(even, scales(b - 2), panel.scales[b - 2], sums);
-        add_scaled(odd, scales(b - 1), panel.scales[b - 1], sums);
-    }
-    if (b < blocks) {
-        _tile_loadd(4, panel.codes + b * tile_size, tile_bytes);
-        _tile_loadd(6, tokens + b * tile_size, tile_bytes);
-        _tile_zero(0);
-        _tile_dpbf16ps(0, 4, 6);
+        sums.add(even, token_scales + (b - 2) * tile_rows, panel.scales[b - 2]);
+        multiply_odd(b + 1);
         _tile_stored(0, even, tile_bytes);
-        add_scaled(even, scales(b), panel.scales[b], sums);
+        sums.add(odd, token_scales + (b - 1) * tile_rows, panel.scales[b - 1]);
     }
+    _tile_stored(1, odd, tile_bytes);
+    sums.add(even, token_scales + (b - 2) * tile_rows, panel.scales[b - 2]);
+    sums.add(odd, token_scales + (b - 1) * tile_rows, panel.scales[b - 1]);
+    place.store(sums);
 }
 
 template <class Format>
 void multiply_blocks(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride) {
-    const TileScope tiles;
+    const TileScope tiles(block_values);
     const PackedTokens packed(x.tokens);
     const Scratch<Panel<Format>> scratch(1);
     Panel<Format>& panel = *scratch.data();
@@ -153,15 +184,8 @@ void multiply_blocks(const uint8_t* weight, int64_t row_stride, int64_t rows, co
             panel.decode(weight + row * row_stride + first * Format::bytes, row_stride, rows_here, blocks_here);
             for (int64_t tile = 0; tile < packed.tiles; ++tile) {
                 const int64_t token = tile * tile_rows;
-                const __mmask16 there = __mmask16((1u << smaller(tile_rows, x.tokens - token)) - 1);
-                float* y = out + row * out_stride + token;
-                __m512 sums[16];
-#pragma GCC unroll 16
-                for (int r = 0; r < 16; ++r) sums[r] = first && r < rows_here ? _mm512_maskz_loadu_ps(there, y + r * out_stride) : _mm512_setzero_ps();
-                multiply(panel, packed.tile_codes(tile), packed.tile_scales(tile), blocks_here, sums);
-#pragma GCC unroll 16
-                for (int r = 0; r < 16; ++r)
-                    if (r < rows_here) _mm512_mask_storeu_ps(y + r * out_stride, there, sums[r]);
+                const Place place{out + row * out_stride + token, out_stride, rows_here, smaller(tile_rows, x.tokens - token), first > 0};
+                multiply(panel, packed.tile_codes(tile), packed.tile_scales(tile), blocks_here + blocks_here % 2, place);
             }
         }
     }

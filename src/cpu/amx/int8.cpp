@@ -149,7 +149,7 @@ void int8(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t col
           int32_t* out, int64_t out_stride) {
     if (tokens <= few_tokens || columns == 0 || rows == 0)
         return avx512_isa().int8(weight, weight_stride, rows, columns, x, x_stride, tokens, out, out_stride);
-    const TileScope tiles;
+    const TileScope tiles(tile_bytes);
     const PackedTokens packed(tokens);
     Panel panel;
     Result result;
