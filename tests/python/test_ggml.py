@@ -7,8 +7,12 @@ import pytest
 
 import lowbit_c
 
-gguf = pytest.importorskip("gguf", reason="the package gguf, which these blocks are compared with, is not installed")
-from gguf import quants  # noqa: E402
+try:
+    import gguf
+    from gguf import quants
+except ImportError:
+    gguf = None
+needs_gguf = pytest.mark.skipif(gguf is None, reason="the package gguf, which these blocks are compared with, is not installed")
 
 # name: values and bytes of a block
 BLOCKS = {
@@ -88,6 +92,7 @@ def assert_same_floats(ours, theirs):
 
 
 @pytest.mark.parametrize("name", BLOCKS)
+@needs_gguf
 def test_sizes_are_those_of_gguf(name):
     assert gguf.GGML_QUANT_SIZES[gguf_type(name)] == BLOCKS[name] or name == "q8_1"
     assert lowbit_c.measure(name, 3, 2 * BLOCKS[name][0]).row_bytes == 2 * BLOCKS[name][1]
@@ -96,6 +101,7 @@ def test_sizes_are_those_of_gguf(name):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # gguf's numpy warns where a scale overflows fp16
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", GGUF_QUANTIZES)
+@needs_gguf
 def test_quantize_as_gguf(name, case):
     x = CASES[case](BLOCKS[name][0])
     assert_same_blocks(our_blocks(x, name), quants.quantize(x, gguf_type(name)))
@@ -104,6 +110,7 @@ def test_quantize_as_gguf(name, case):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", GGUF_DEQUANTIZES)
+@needs_gguf
 def test_dequantize_as_gguf(name, case):
     blocks = our_blocks(CASES[case](BLOCKS[name][0]), name)
     assert_same_floats(our_values(blocks, name), quants.dequantize(blocks, gguf_type(name)))
@@ -111,6 +118,7 @@ def test_dequantize_as_gguf(name, case):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", GGUF_DEQUANTIZES)
+@needs_gguf
 def test_dequantize_any_bytes_as_gguf(name):
     """Not only what our quantizer writes: every bit pattern, scales that are infinite or not numbers among them."""
     blocks = np.random.default_rng(20).integers(0, 256, (4000, BLOCKS[name][1])).astype(np.uint8)

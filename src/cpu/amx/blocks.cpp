@@ -1,11 +1,12 @@
 // q4_0 and q8_0 weights times tokens in blocks of int8, for many tokens.
 //
 // Every block has its own pair of scales, so a tile of results has to leave the tile registers after each block of 32. That, and not the
-// multiplication, takes the time: storing a tile (17 cycles for 16 x 16 results) and scaling and adding it up (17 more) do not overlap.
+// multiplication, takes the time: of about 60 cycles per block and 16 x 16 results, 17 store the tile and 33 scale it and add it up. (The
+// latter would be 17, but next to tile instructions the processor starts only one 512-bit floating-point operation per cycle, not two.)
 //
 // Tokens are the left operand and rows of the weight the right one, so that the scales of 16 rows are a vector. A product starts from the
 // bits of 1.5 * 2^23 instead of zero: then its int32 are, read as fp32, 1.5 * 2^23 + the dot product, and one FMA with the scale and with
-// -1.5 * 2^23 * scale (exact: an fp16 scale has 11 bits) both converts and scales.
+// -1.5 * 2^23 * scale (exact: an fp16 scale has 11 bits) both converts and scales. Two operations per 16 results are the least possible.
 #include <cstring>
 
 #include "cpu/amx/products.hpp"
@@ -16,7 +17,6 @@
 namespace lowbit::cpu::amx {
 namespace {
 
-constexpr int64_t few_tokens = 8;
 constexpr int64_t block_values = 32, block_size = tile_rows * block_values;
 constexpr int64_t chunk = 32;  // blocks along K: of 16 rows and of 16 tokens, 16 KB each
 constexpr int32_t start_bits = 0x4b400000;
@@ -24,6 +24,7 @@ constexpr float start_value = 0x1.8p23f;
 
 struct Q4_0 {
     static constexpr int64_t bytes = 18;
+    static constexpr int64_t few_tokens = 16;
     static __m256i decode(const uint8_t* block) {
         const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2));
         const __m256i nibbles = _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(codes, 4), codes), _mm256_set1_epi8(15));
@@ -33,6 +34,7 @@ struct Q4_0 {
 
 struct Q8_0 {
     static constexpr int64_t bytes = 34;
+    static constexpr int64_t few_tokens = 8;
     static __m256i decode(const uint8_t* block) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 2)); }
 };
 
@@ -77,16 +79,20 @@ struct PackedTokens {
     const float* tile_scales(int64_t tile) const { return scales.data() + tile * chunk * tile_rows; }
 
     void pack(const BlockTokens& x, int64_t first, int64_t count) const {
-        const int64_t blocks = x.columns / block_values;
-        for (int64_t token = 0; token < tiles * tile_rows; ++token)
-            for (int64_t b = 0; b < count + count % 2; ++b) {
-                const int64_t to = (token / tile_rows * chunk + b) * tile_rows + token % tile_rows;
-                const bool there = token < x.tokens && b < count;
-                const int8_t* from = x.codes + token * x.columns + (first + b) * block_values;
-                const __m256i block = there ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)) : _mm256_setzero_si256();
-                _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes.data() + to * block_values), block);
-                scales.data()[to] = there ? x.scales[token * blocks + first + b] : 0.0f;
-            }
+        for (int64_t tile = 0; tile < tiles; ++tile)
+            for (int64_t b = 0; b < count + count % 2; ++b)
+                for (int64_t t = 0; t < tile_rows; ++t) {
+                    const int64_t token = tile * tile_rows + t, to = (tile * chunk + b) * tile_rows + t;
+                    pack(x, token, first + b, token < x.tokens && b < count, to);
+                }
+    }
+
+private:
+    void pack(const BlockTokens& x, int64_t token, int64_t block, bool there, int64_t to) const {
+        const auto* from = reinterpret_cast<const __m256i*>(x.codes + token * x.columns + block * block_values);
+        auto* at = reinterpret_cast<__m256i*>(codes.data() + to * block_values);
+        _mm256_store_si256(at, there ? _mm256_loadu_si256(from) : _mm256_setzero_si256());
+        scales.data()[to] = there ? x.scales[token * (x.columns / block_values) + block] : 0.0f;
     }
 };
 
@@ -129,8 +135,8 @@ struct Place {
     }
 };
 
-// Adds the products of an even number of blocks. While the tile unit multiplies one block, the product of the block before it is stored, and
-// the one before that is added to the sums.
+// Adds the products of an even number of blocks. While the tile unit multiplies one block, the product of the block before it is stored,
+// and the one before that is added to the sums.
 template <class Format>
 void multiply(const Panel<Format>& panel, const int8_t* tokens, const float* token_scales, int64_t blocks, const Place& place) {
     alignas(64) float even[256], odd[256];
@@ -194,12 +200,12 @@ void multiply_blocks(const uint8_t* weight, int64_t row_stride, int64_t rows, co
 }  // namespace
 
 void q4_0_q8(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride) {
-    if (x.tokens <= few_tokens || x.columns == 0) return avx512_isa().q4_0_q8(weight, row_stride, rows, x, out, out_stride);
+    if (x.tokens <= Q4_0::few_tokens || x.columns == 0) return avx512_isa().q4_0_q8(weight, row_stride, rows, x, out, out_stride);
     multiply_blocks<Q4_0>(weight, row_stride, rows, x, out, out_stride);
 }
 
 void q8_0_q8(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride) {
-    if (x.tokens <= few_tokens || x.columns == 0) return avx512_isa().q8_0_q8(weight, row_stride, rows, x, out, out_stride);
+    if (x.tokens <= Q8_0::few_tokens || x.columns == 0) return avx512_isa().q8_0_q8(weight, row_stride, rows, x, out, out_stride);
     multiply_blocks<Q8_0>(weight, row_stride, rows, x, out, out_stride);
 }
 

@@ -1,5 +1,5 @@
-// The tile registers: 8 tiles of 16 rows of 64 bytes. Here, tiles 0 .. 3 collect results, 4 and 5 hold left operands, 6 and 7 right ones, in
-// which four consecutive numbers of a column stand together:
+// The tile registers: 8 tiles of 16 rows of 64 bytes. Here, tiles 0 .. 3 collect results, 4 and 5 hold left operands, 6 and 7 right ones,
+// in which four consecutive numbers of a column stand together:
 //
 //     TDPBSSD   result[16][16] int32 += left[16][depth] int8 * right[depth / 4][16][4] int8        depth <= 64
 #pragma once
@@ -50,8 +50,10 @@ inline void transpose(__m512i (&rows)[16]) {
         fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
     }
     for (int j = 0; j < 4; ++j) {
-        const __m512i low = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0x44), high = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0x44);
-        const __m512i low2 = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0xee), high2 = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0xee);
+        const __m512i low = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0x44),
+                      high = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0x44);
+        const __m512i low2 = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0xee),
+                      high2 = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0xee);
         rows[j] = _mm512_shuffle_i32x4(low, high, 0x88);
         rows[4 + j] = _mm512_shuffle_i32x4(low, high, 0xdd);
         rows[8 + j] = _mm512_shuffle_i32x4(low2, high2, 0x88);

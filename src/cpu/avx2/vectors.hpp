@@ -38,9 +38,7 @@ struct Avx2 {
     static Float truncate(Float v) { return _mm256_round_ps(v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
     static Float round_to_even(Float v) { return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
     // For magnitudes below 2^22. Adding the number just below 1/2 cannot carry a smaller fraction than 1/2 to the next integer.
-    static Float round_half_away(Float v) {
-        return truncate(add(v, _mm256_or_ps(_mm256_and_ps(v, set(-0.0f)), set(0x1.fffffep-2f))));
-    }
+    static Float round_half_away(Float v) { return truncate(add(v, _mm256_or_ps(_mm256_and_ps(v, set(-0.0f)), set(0x1.fffffep-2f)))); }
     static Float absolute(Float v) { return _mm256_andnot_ps(set(-0.0f), v); }
     static Float number_or_zero(Float v) { return _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q)); }
     static Float finite_or_zero(Float v) { return _mm256_and_ps(v, _mm256_cmp_ps(absolute(v), set(__builtin_inff()), _CMP_LT_OQ)); }
@@ -62,7 +60,10 @@ struct Avx2 {
     }
     static Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
     // Stops the compiler from moving a sum between registers.
-    static void keep(Int& v) { asm volatile("" : "+x"(v)); }
+    static Int kept(Int v) {
+        asm volatile("" : "+x"(v));
+        return v;
+    }
 
     // int32 to 16 bits, in order; the values fit.
     static __m128i narrow(Int v) { return _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)); }
@@ -84,10 +85,6 @@ struct Avx2 {
         return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
     }
     // Nibble j of each int32, with others above it.
-    template <int j>
-    static Int nibbles(const uint8_t* p) {
-        return nibbles<j>(load_int(p));
-    }
     template <int j>
     static Int nibbles(Bytes codes) {
         return j ? _mm256_srli_epi32(codes, 4 * j) : codes;
@@ -121,7 +118,7 @@ struct Avx2 {
     }
     static float half(const uint8_t* p) { return _cvtsh_ss(load_half(p)); }
     static void store_half(float value, uint8_t* p) {
-        const uint16_t bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+        const auto bits = uint16_t(_mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT)));
         __builtin_memcpy(p, &bits, sizeof bits);
     }
 

@@ -16,11 +16,13 @@ struct Avx512 {
 
     // Accumulators of a tile and what it loads fit the 32 registers.
     template <int Tokens>
-    static constexpr int tile_rows = Tokens == 4 ? 4 : Tokens == 2 ? 4 : 8;
+    static constexpr int tile_rows = Tokens == 4   ? 4
+                                     : Tokens == 2 ? 4
+                                                   : 8;
     template <int Tokens>
     static constexpr int scaled_tile_rows = Tokens == 4 ? 2 : 4;
     template <int Tokens>
-    static constexpr int panel_tile_rows = 4;
+    static constexpr int panel_tile_rows = 2;
 
     static Float set(float value) { return _mm512_set1_ps(value); }
     static Float load(const float* p) { return _mm512_loadu_ps(p); }
@@ -43,7 +45,9 @@ struct Avx512 {
     }
     static Float absolute(Float v) { return _mm512_abs_ps(v); }
     static Float number_or_zero(Float v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v); }
-    static Float finite_or_zero(Float v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(absolute(v), set(__builtin_inff()), _CMP_LT_OQ), v); }
+    static Float finite_or_zero(Float v) {
+        return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(absolute(v), set(__builtin_inff()), _CMP_LT_OQ), v);
+    }
     static float largest_element(Float v) { return _mm512_reduce_max_ps(v); }
     static uint32_t equal_elements(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
     static void store_int8(int8_t* p, Float integers) {
@@ -51,7 +55,10 @@ struct Avx512 {
     }
     static Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
     // Stops the compiler from moving a sum between registers.
-    static void keep(Int& v) { asm volatile("" : "+v"(v)); }
+    static Int kept(Int v) {
+        asm volatile("" : "+v"(v));
+        return v;
+    }
     static Int load_int(const void* p) { return _mm512_loadu_si512(p); }
     static float sum(Float v) { return _mm512_reduce_add_ps(v); }
     static int32_t sum(Int v) { return _mm512_reduce_add_epi32(v); }
@@ -64,10 +71,6 @@ struct Avx512 {
     // vpermps looks at the lowest four bits of an index only.
     static Float look_up(const Table& t, Int index) { return _mm512_permutexvar_ps(index, t.values); }
     // Nibble j of each int32. From memory, whole bytes are skipped by the address, which costs no instruction.
-    template <int j>
-    static Int nibbles(const uint8_t* p) {
-        return nibbles<j>(_mm512_loadu_si512(p));
-    }
     template <int j>
     static Int nibbles(Bytes codes) {
         return j ? _mm512_srli_epi32(codes, 4 * j) : codes;
@@ -101,7 +104,7 @@ struct Avx512 {
     }
     static float half(const uint8_t* p) { return _cvtsh_ss(load_half(p)); }
     static void store_half(float value, uint8_t* p) {
-        const uint16_t bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+        const auto bits = uint16_t(_mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT)));
         __builtin_memcpy(p, &bits, sizeof bits);
     }
 
@@ -186,7 +189,9 @@ struct Avx512 {
     static Int dot_nibbles(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {
         return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(start, low, x_low), high, x_high);
     }
-    static Int dot_bytes(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) { return dot_nibbles(start, low, high, x_low, x_high); }
+    static Int dot_bytes(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {
+        return dot_nibbles(start, low, high, x_low, x_high);
+    }
 
     // An integer added to the bits of 1.5 * 2^23 is that number plus the integer, as a float: a dot product that starts there needs no
     // conversion. Taking the 1.5 * 2^23 off again costs nothing either, inside the FMA with the scale: the scale has the 11 bits of an fp16

@@ -51,9 +51,7 @@ struct Portable {
         return (v + shift) - shift;
     }
     // For magnitudes below 2^22. Adding the number just below 1/2 cannot carry a smaller fraction than 1/2 to the next integer.
-    static Float round_half_away(Float v) {
-        return truncate(v + (v < set(0.0f) ? set(-0x1.fffffep-2f) : set(0x1.fffffep-2f)));
-    }
+    static Float round_half_away(Float v) { return truncate(v + (v < set(0.0f) ? set(-0x1.fffffep-2f) : set(0x1.fffffep-2f))); }
     static Float absolute(Float v) { return v < set(0.0f) ? -v : v; }
     static Float number_or_zero(Float v) { return v == v ? v : set(0.0f); }
     static Float finite_or_zero(Float v) { return absolute(v) < set(HUGE_VALF) ? v : set(0.0f); }
@@ -74,7 +72,7 @@ struct Portable {
         typedef uint32_t Unsigned __attribute__((vector_size(16)));
         return Int(Unsigned(a) + Unsigned(b));
     }
-    static void keep(Int&) {}
+    static Int kept(Int v) { return v; }
     static void store_int8(int8_t* p, Float integers) {
         for (int i = 0; i < width; ++i) p[i] = int8_t(integers[i]);
     }
@@ -89,10 +87,6 @@ struct Portable {
     }
     static Float look_up(const Table& t, Int index) {
         return Float{t.values[index[0] & 15], t.values[index[1] & 15], t.values[index[2] & 15], t.values[index[3] & 15]};
-    }
-    template <int j>
-    static Int nibbles(const uint8_t* p) {
-        return load_int(p) >> 4 * j;
     }
     template <int j>
     static Int nibbles(Bytes codes) {
@@ -154,8 +148,12 @@ struct Portable {
     static Float spread(const float* values, const int32_t* indices) { return set(values[indices[0]]); }
     static Float spread_halves(const uint8_t* p, int64_t, int) { return set(half(p)); }
 
-    static Int dot_nibbles(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) { return dot(dot(start, low, x_low), high, x_high); }
-    static Int dot_bytes(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) { return dot_nibbles(start, low, high, x_low, x_high); }
+    static Int dot_nibbles(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {
+        return dot(dot(start, low, x_low), high, x_high);
+    }
+    static Int dot_bytes(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {
+        return dot_nibbles(start, low, high, x_low, x_high);
+    }
     static constexpr int32_t dot_start = 0;
     static Float scaled_dot(Int dot, Float scale) { return __builtin_convertvector(dot, Float) * scale; }
 };

@@ -56,8 +56,8 @@ struct Q8_0 {
     static constexpr int32_t offset = S::int8_offset;
 
     static WeightStep<S> decode(const uint8_t* block, int count) {
-        return {S::add_offset(S::gather_lanes(block + 2, bytes, count)), S::add_offset(S::gather_lanes(block + 2 + half_block, bytes, count)),
-                S::spread_halves(block, bytes, count)};
+        return {S::add_offset(S::gather_lanes(block + 2, bytes, count)),
+                S::add_offset(S::gather_lanes(block + 2 + half_block, bytes, count)), S::spread_halves(block, bytes, count)};
     }
     static typename S::Int dot(typename S::Int start, const WeightStep<S>& w, typename S::Bytes x_low, typename S::Bytes x_high) {
         return S::dot_bytes(start, w.low, w.high, x_low, x_high);
@@ -71,9 +71,7 @@ struct PackedTokens {
     Scratch<TokenStep<S>> values;
 
     explicit PackedTokens(const BlockTokens& x)
-        : blocks(x.columns / block_values),
-          steps((blocks + S::lanes - 1) / S::lanes),
-          values(smaller(batch_tokens, x.tokens) * steps) {}
+        : blocks(x.columns / block_values), steps((blocks + S::lanes - 1) / S::lanes), values(smaller(batch_tokens, x.tokens) * steps) {}
 
     const TokenStep<S>* token(int64_t t) const { return values.data() + t * steps; }
 

@@ -25,7 +25,8 @@ void for_each_vector(const float* x, int64_t n, const Vector& vector) {
 template <class S>
 float largest(const float* x, int64_t n) {
     typename S::Float found = S::set(0.0f);
-    for_each_vector<S>(x, n, [&](typename S::Float values, int64_t, int) { found = S::max(found, S::finite_or_zero(S::absolute(values))); });
+    for_each_vector<S>(x, n,
+                       [&](typename S::Float values, int64_t, int) { found = S::max(found, S::finite_or_zero(S::absolute(values))); });
     return S::largest_element(found);
 }
 

@@ -63,6 +63,34 @@ private:
     }
 };
 
+// One step of a few rows.
+template <class S, int Rows>
+struct Codes4 {
+    static constexpr int64_t step_bytes = chunk_bytes * S::lanes;
+    const uint8_t* first;
+    int64_t stride;
+    uint8_t last[Rows][step_bytes];
+
+    // The end of a row is copied, with zeros behind it.
+    void load(const Weight4& weight, int64_t row, int64_t step, bool is_last) {
+        first = weight.codes + row * weight.row_stride + step * step_bytes;
+        stride = weight.row_stride;
+        if (!is_last) return;
+        const int64_t bytes = (weight.columns + 1) / 2 - step * step_bytes;
+        for (int r = 0; r < Rows; ++r) {
+            std::memset(last[r], 0, step_bytes);
+            std::memcpy(last[r], first + r * stride, size_t(bytes));
+        }
+        first = last[0];
+        stride = step_bytes;
+    }
+
+    template <int j>
+    typename S::Int nibbles(int r) const {
+        return S::template nibbles<j>(S::load_bytes(first + r * stride));
+    }
+};
+
 template <class S, Scales4 kind>
 struct Weight4Kernel {
     using Float = typename S::Float;
@@ -79,32 +107,6 @@ struct Weight4Kernel {
 
     const uint8_t* row_codes(int64_t row) const { return weight.codes + row * weight.row_stride; }
     int64_t chunks() const { return (weight.columns + chunk_values - 1) / chunk_values; }
-
-    // A step of some rows: codes[r] may be read a few bytes beyond the step.
-    template <int Rows>
-    struct Codes {
-        const uint8_t* first;
-        int64_t stride;
-        uint8_t last[Rows][step_bytes + 4];
-
-        // The end of a row is copied, with zeros behind it.
-        void load(const Weight4& weight, int64_t row, int64_t step, bool is_last) {
-            first = weight.codes + row * weight.row_stride + step * step_bytes;
-            stride = weight.row_stride;
-            if (!is_last) return;
-            const int64_t bytes = (weight.columns + 1) / 2 - step * step_bytes;
-            for (int r = 0; r < Rows; ++r) {
-                std::memset(last[r], 0, sizeof last[r]);
-                std::memcpy(last[r], first + r * stride, size_t(bytes));
-            }
-            first = last[0];
-            stride = sizeof last[0];
-        }
-        template <int j>
-        Int nibbles(int r) const {
-            return S::template nibbles<j>(first + r * stride);
-        }
-    };
 
     // Adds number * token for the eight nibbles of every element.
     template <int Rows, int Tokens, class Numbers>
@@ -138,7 +140,7 @@ struct Weight4Kernel {
     template <int Rows, int Tokens>
     void add_groups(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
         const int64_t steps = tokens.steps, group_steps = weight.group >= weight.columns ? steps : weight.group / step_values;
-        Codes<Rows> codes;
+        Codes4<S, Rows> codes;
         for (int64_t group = 0, step = 0; step < steps; ++group) {
             typename S::Table tables[Rows];
             for (int r = 0; r < Rows; ++r) {
@@ -148,9 +150,10 @@ struct Weight4Kernel {
             for (const int64_t end = smaller(steps, step + group_steps); step < end; ++step) {
                 for (int r = 0; r < Rows; ++r) stream.prefetch(row_codes(row + r), step * step_bytes, step_bytes);
                 codes.load(weight, row, step, step + 1 == steps);
-                add_step(token, step, [&]<int j>(int r) __attribute__((always_inline)) {
-                    return S::look_up(tables[r], codes.template nibbles<j>(r));
-                }, sums);
+                add_step(
+                    token,
+                    step, [&]<int j>(int r) __attribute__((always_inline)) { return S::look_up(tables[r], codes.template nibbles<j>(r)); },
+                    sums);
             }
         }
     }
@@ -170,9 +173,10 @@ struct Weight4Kernel {
                 scales[r] = S::spread_halves(block, block_bytes, there);
             }
             Float parts[Rows][Tokens] = {};
-            add_step(token, step, [&]<int j>(int r) __attribute__((always_inline)) {
-                return S::look_up(table, S::template nibbles<j>(codes[r]));
-            }, parts);
+            add_step(
+                token,
+                step, [&]<int j>(int r) __attribute__((always_inline)) { return S::look_up(table, S::template nibbles<j>(codes[r])); },
+                parts);
             add_scaled(parts, scales, sums);
         }
     }
@@ -181,7 +185,7 @@ struct Weight4Kernel {
     void add_lanes(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
         const typename S::Table table = S::table(weight.values, 0.0f, 1.0f);
         const int64_t group_chunks = weight.group / chunk_values, groups = (chunks() + group_chunks - 1) / group_chunks;
-        Codes<Rows> codes;
+        Codes4<S, Rows> codes;
         int64_t group = 0, chunk_of_group = 0;
         for (int64_t step = 0; step < tokens.steps; ++step) {
             const int64_t first = group;
@@ -199,9 +203,11 @@ struct Weight4Kernel {
                 zeros[r] = weight.zeros ? S::spread(weight.zeros + index, lane_groups) : Float{};
             }
             Float parts[Rows][Tokens] = {};
-            add_step(token, step, [&]<int j>(int r) __attribute__((always_inline)) {
-                return S::sub(S::look_up(table, codes.template nibbles<j>(r)), zeros[r]);
-            }, parts);
+            add_step(
+                token, step,
+                [&]<int j>(int r)
+                    __attribute__((always_inline)) { return S::sub(S::look_up(table, codes.template nibbles<j>(r)), zeros[r]); },
+                parts);
             add_scaled(parts, scales, sums);
         }
     }
@@ -223,8 +229,9 @@ void weight4_of(const Weight4& weight, const FloatTokens& x, float* out, int64_t
         const Stream stream{weight.row_stride, rows_at_once};
         const Weight4Kernel<S, kind> kernel{weight, tokens, out + token, out_stride, stream};
         for (int64_t row = 0; row < weight.rows; row += rows_at_once)
-            cover<Weight4Kernel<S, kind>>(smaller(rows_at_once, weight.rows - row), tokens_here,
-                                          [&]<int Rows, int Tokens>(int64_t r, int64_t t) { kernel.template tile<Rows, Tokens>(row + r, t); });
+            cover<Weight4Kernel<S, kind>>(
+                smaller(rows_at_once, weight.rows - row), tokens_here,
+                [&]<int Rows, int Tokens>(int64_t r, int64_t t) { kernel.template tile<Rows, Tokens>(row + r, t); });
     }
 }
 

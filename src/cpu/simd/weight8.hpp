@@ -69,8 +69,8 @@ private:
 
     // Values first .. first + count, which share a scale.
     template <int Rows, int Tokens>
-    void add_group(const uint8_t* codes, int64_t count, int64_t token, int64_t first, const Float (&scales)[Rows], const Float (&zeros)[Rows],
-                   Float (&sums)[Rows][Tokens]) const {
+    void add_group(const uint8_t* codes, int64_t count, int64_t token, int64_t first, const Float (&scales)[Rows],
+                   const Float (&zeros)[Rows], Float (&sums)[Rows][Tokens]) const {
         const float* values = x.values + token * x.stride + first;
         Float parts[Rows][Tokens] = {};
         int64_t k = 0;
@@ -105,8 +105,9 @@ void weight8_of(const Weight8& weight, const FloatTokens& x, float* out, int64_t
     const Stream stream{weight.row_stride, rows_at_once};
     const Weight8Kernel<S, is_signed> kernel{weight, x, out, out_stride, stream};
     for (int64_t row = 0; row < weight.rows; row += rows_at_once)
-        cover<Weight8Kernel<S, is_signed>>(smaller(rows_at_once, weight.rows - row), x.tokens,
-                                           [&]<int Rows, int Tokens>(int64_t r, int64_t t) { kernel.template tile<Rows, Tokens>(row + r, t); });
+        cover<Weight8Kernel<S, is_signed>>(
+            smaller(rows_at_once, weight.rows - row), x.tokens,
+            [&]<int Rows, int Tokens>(int64_t r, int64_t t) { kernel.template tile<Rows, Tokens>(row + r, t); });
 }
 
 template <class S>
