@@ -27,14 +27,14 @@ Finisher::Finisher(const core::MatmulProblem& problem, const Isa& isa, const Ope
 }
 
 template <class Sum>
-void Finisher::store_any(int64_t first_row, int64_t rows, const Sum* sums, int64_t stride) const {
+void Finisher::store_any(const Piece& piece, const Sum* sums) const {
     float line[width];
-    for (int64_t row = 0; row < rows; row += width) {
-        const int64_t count = std::min(width, rows - row);
-        for (int64_t token = 0; token < problem_.m(); ++token) {
-            for (int64_t i = 0; i < count; ++i) line[i] = float(sums[(row + i) * stride + token]);
-            finish_line(line, token, first_row + row, count);
-            write_line(line, token, first_row + row, count);
+    for (int64_t row = 0; row < piece.rows; row += width) {
+        const int64_t count = std::min(width, piece.rows - row), first_row = piece.first_row + row;
+        for (int64_t token = 0; token < piece.tokens; ++token) {
+            for (int64_t i = 0; i < count; ++i) line[i] = float(sums[(row + i) * piece.tokens + token]);
+            finish_line(line, piece.first_token + token, first_row, count);
+            write_line(line, piece.first_token + token, first_row, count);
         }
     }
 }
@@ -59,7 +59,7 @@ void Finisher::write_line(const float* line, int64_t token, int64_t first_row, i
     for (int64_t i = 0; i < count; ++i) core::store_result(y, problem_.epilogue, token, first_row + i, line[i]);
 }
 
-template void Finisher::store_any(int64_t, int64_t, const float*, int64_t) const;
-template void Finisher::store_any(int64_t, int64_t, const int32_t*, int64_t) const;
+template void Finisher::store_any(const Piece&, const float*) const;
+template void Finisher::store_any(const Piece&, const int32_t*) const;
 
 }  // namespace lowbit::cpu

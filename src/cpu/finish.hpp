@@ -17,15 +17,21 @@ public:
 
     Finisher(const core::MatmulProblem& problem, const Isa& isa, const OperandScales& scales = {});
 
-    // sums[row][token] for `rows` rows of the weight from first_row on and all tokens; row stride `stride`.
-    void store(int64_t first_row, int64_t rows, const float* sums, int64_t stride) const { store_any(first_row, rows, sums, stride); }
-    void store(int64_t first_row, int64_t rows, const int32_t* sums, int64_t stride) const { store_any(first_row, rows, sums, stride); }
+    // Which outputs a block of sums belongs to.
+    struct Piece {
+        int64_t first_row = 0, rows = 0;  // of the weight
+        int64_t first_token = 0, tokens = 0;
+    };
+
+    // sums[row][token] of a piece; rows lie piece.tokens apart.
+    void store(const Piece& piece, const float* sums) const { store_any(piece, sums); }
+    void store(const Piece& piece, const int32_t* sums) const { store_any(piece, sums); }
 
 private:
     static constexpr int64_t width = 64;  // rows of the weight finished at a time
 
     template <class Sum>
-    void store_any(int64_t first_row, int64_t rows, const Sum* sums, int64_t stride) const;
+    void store_any(const Piece& piece, const Sum* sums) const;
     void finish_line(float* line, int64_t token, int64_t first_row, int64_t count) const;
     void write_line(const float* line, int64_t token, int64_t first_row, int64_t count) const;
 

@@ -48,7 +48,7 @@ void run_dense(const Isa& isa, const core::MatmulProblem& problem) {
             const FloatTokens part{x.tokens.values + column, x.tokens.stride, tokens};
             isa.dense(weight, in_place ? in_place_stride : block_columns, rows, padded, part, sums.get(), tokens);
         }
-        finisher.store(first, rows, sums.get(), tokens);
+        finisher.store({first, rows, 0, tokens}, sums.get());
     });
 }
 

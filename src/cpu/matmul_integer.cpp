@@ -3,19 +3,13 @@
 #include "core/status.hpp"
 #include "cpu/finish.hpp"
 #include "cpu/matmul.hpp"
+#include "cpu/pieces.hpp"
 #include "cpu/prepare.hpp"
 
 namespace lowbit::cpu {
 namespace {
 
 using core::MatmulProblem;
-
-// One piece of rows per thread where there are many tokens (an inner loop may prepare the tokens once per call), small pieces otherwise.
-int64_t rows_per_piece(const MatmulProblem& problem) {
-    const int64_t threads = problem.context->threads();
-    const int64_t pieces = problem.m() > 16 ? threads : 8 * threads;
-    return std::max<int64_t>(16, core::ceil_div(core::ceil_div(problem.n(), pieces), 16) * 16);
-}
 
 std::vector<float> row_scales(const core::QuantizedView& view) {
     std::vector<float> scales;
@@ -43,26 +37,28 @@ std::string supports_int8(const MatmulProblem& problem) {
 void run_int8(const Isa& isa, const MatmulProblem& problem) {
     const core::QuantizedView &x = problem.x.quantized, &weight = problem.weight.quantized;
     const core::Context& context = *problem.context;
-    const int64_t tokens = problem.m(), piece = rows_per_piece(problem);
-    const PreparedIntegers left = prepare_integers(context, x, 0, tokens, weight.format.asymmetric);
+    const PreparedIntegers left = prepare_integers(context, x, 0, problem.m(), weight.format.asymmetric);
     const bool corrected = x.format.asymmetric || weight.format.asymmetric;
     const Finisher finisher(problem, isa, {row_scales(x), row_scales(weight)});
-    context.parallel(core::ceil_div(problem.n(), piece), [&](int64_t task) {
-        const int64_t first = task * piece, rows = std::min(piece, problem.n() - first);
-        const PreparedIntegers right = prepare_integers(context, weight, first, rows, x.format.asymmetric);
-        const auto sums = std::make_unique_for_overwrite<int32_t[]>(size_t(rows * tokens));
-        isa.int8(right.codes, right.stride, rows, problem.k(), left.codes, left.stride, tokens, sums.get(), tokens);
-        if (!corrected && !problem.raw_integers()) return finisher.store(first, rows, sums.get(), tokens);
-        const auto floats = std::make_unique_for_overwrite<float[]>(problem.raw_integers() ? 0 : size_t(rows * tokens));
-        for (int64_t row = 0; row < rows; ++row)
-            for (int64_t token = 0; token < tokens; ++token) {
-                const int64_t sum = sums[size_t(row * tokens + token)] + correction(left, token, right, row, problem.k());
+    const Pieces pieces = cut(problem);
+    context.parallel(pieces.count(), [&](int64_t index) {
+        const Finisher::Piece piece = pieces[index];
+        const PreparedIntegers right = prepare_integers(context, weight, piece.first_row, piece.rows, x.format.asymmetric);
+        const auto sums = std::make_unique_for_overwrite<int32_t[]>(size_t(piece.rows * piece.tokens));
+        isa.int8(right.codes, right.stride, piece.rows, problem.k(), left.codes + piece.first_token * left.stride, left.stride,
+                 piece.tokens, sums.get(), piece.tokens);
+        if (!corrected && !problem.raw_integers()) return finisher.store(piece, sums.get());
+        const auto floats = std::make_unique_for_overwrite<float[]>(problem.raw_integers() ? 0 : size_t(piece.rows * piece.tokens));
+        for (int64_t row = 0; row < piece.rows; ++row)
+            for (int64_t i = 0; i < piece.tokens; ++i) {
+                const int64_t token = piece.first_token + i,
+                              sum = sums[size_t(row * piece.tokens + i)] + correction(left, token, right, row, problem.k());
                 if (problem.raw_integers())
-                    static_cast<int32_t*>(problem.y.data)[problem.y.offset(token, first + row)] = int32_t(sum);
+                    static_cast<int32_t*>(problem.y.data)[problem.y.offset(token, piece.first_row + row)] = int32_t(sum);
                 else
-                    floats[size_t(row * tokens + token)] = float(sum);
+                    floats[size_t(row * piece.tokens + i)] = float(sum);
             }
-        if (!problem.raw_integers()) finisher.store(first, rows, floats.get(), tokens);
+        if (!problem.raw_integers()) finisher.store(piece, floats.get());
     });
 }
 
@@ -78,13 +74,14 @@ void run_ggml(const Isa& isa, const MatmulProblem& problem) {
     const core::Context& context = *problem.context;
     const PreparedBlocks x = prepare_blocks(context, problem.x.quantized);
     const Finisher finisher(problem, isa);
-    const int64_t tokens = problem.m(), piece = rows_per_piece(problem);
     const auto product = weight.format.element == Element::q4_0 ? isa.q4_0_q8 : isa.q8_0_q8;
-    context.parallel(core::ceil_div(problem.n(), piece), [&](int64_t task) {
-        const int64_t first = task * piece, rows = std::min(piece, problem.n() - first);
-        const auto sums = std::make_unique_for_overwrite<float[]>(size_t(rows * tokens));
-        product(weight.row_codes(first), weight.row_bytes(), rows, x.tokens, sums.get(), tokens);
-        finisher.store(first, rows, sums.get(), tokens);
+    const Pieces pieces = cut(problem);
+    context.parallel(pieces.count(), [&](int64_t index) {
+        const Finisher::Piece piece = pieces[index];
+        const auto sums = std::make_unique_for_overwrite<float[]>(size_t(piece.rows * piece.tokens));
+        product(weight.row_codes(piece.first_row), weight.row_bytes(), piece.rows, x.part(piece.first_token, piece.tokens), sums.get(),
+                piece.tokens);
+        finisher.store(piece, sums.get());
     });
 }
 

@@ -3,6 +3,7 @@
 #include "core/status.hpp"
 #include "cpu/finish.hpp"
 #include "cpu/matmul.hpp"
+#include "cpu/pieces.hpp"
 #include "cpu/prepare.hpp"
 #include "reference/codes.hpp"
 
@@ -13,7 +14,6 @@ using core::MatmulProblem;
 
 // Above this many tokens decoding a block once into fp32 and multiplying that (cpu_..._dense) wins.
 constexpr int64_t most_tokens = 32;
-constexpr int64_t rows_per_task = 16;
 
 std::string reason_against_tokens(const MatmulProblem& problem) {
     if (problem.x.is_quantized) return "x is quantized";
@@ -79,12 +79,13 @@ private:
 template <class Rows>
 void stream_rows(const Isa& isa, const MatmulProblem& problem, const Rows& rows_of) {
     const Finisher finisher(problem, isa);
-    const int64_t tokens = problem.m();
-    problem.context->parallel(core::ceil_div(problem.n(), rows_per_task), [&](int64_t task) {
-        float sums[rows_per_task * most_tokens];
-        const int64_t first = task * rows_per_task, rows = std::min(rows_per_task, problem.n() - first);
-        rows_of(first, rows, sums);
-        finisher.store(first, rows, sums, tokens);
+    Pieces pieces = cut(problem);
+    pieces.piece_tokens = std::max<int64_t>(problem.m(), 1);  // a weight is decoded once
+    problem.context->parallel(pieces.count(), [&](int64_t index) {
+        const Finisher::Piece piece = pieces[index];
+        const auto sums = std::make_unique_for_overwrite<float[]>(size_t(piece.rows * piece.tokens));
+        rows_of(piece.first_row, piece.rows, sums.get());
+        finisher.store(piece, sums.get());
     });
 }
 

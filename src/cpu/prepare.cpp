@@ -103,8 +103,14 @@ PreparedBlocks prepare_blocks(const core::Context& context, const core::Quantize
             prepared.sums[index] = std::accumulate(codes, codes + values, 0);
         }
     });
-    prepared.tokens = {prepared.codes.data(), prepared.scales.data(), prepared.sums.data(), x.rows, x.columns};
+    prepared.columns = x.columns;
     return prepared;
+}
+
+BlockTokens PreparedBlocks::part(int64_t first_token, int64_t tokens) const {
+    const int64_t blocks = columns / 32;
+    return {codes.data() + first_token * columns, scales.data() + first_token * blocks, sums.data() + first_token * blocks, tokens,
+            columns};
 }
 
 PreparedIntegers prepare_integers(const core::Context& context, const core::QuantizedView& view, int64_t first_row, int64_t rows,

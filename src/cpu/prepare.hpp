@@ -28,7 +28,9 @@ struct PreparedBlocks {
     std::vector<int8_t> codes;
     std::vector<float> scales;
     std::vector<int32_t> sums;
-    BlockTokens tokens;
+    int64_t columns = 0;
+
+    BlockTokens part(int64_t first_token, int64_t tokens) const;
 };
 PreparedBlocks prepare_blocks(const core::Context& context, const core::QuantizedView& x);
 

@@ -61,7 +61,13 @@ struct Avx512 {
     }
     static Int load_int(const void* p) { return _mm512_loadu_si512(p); }
     static float sum(Float v) { return _mm512_reduce_add_ps(v); }
-    static int32_t sum(Int v) { return _mm512_reduce_add_epi32(v); }
+    // Modulo 2^32, which _mm512_reduce_add_epi32 is not: GCC's ends in an addition of ints.
+    static int32_t sum(Int v) {
+        const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+        __m128i quarter = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+        quarter = _mm_add_epi32(quarter, _mm_shuffle_epi32(quarter, 0x4e));
+        return _mm_cvtsi128_si32(_mm_add_epi32(quarter, _mm_shuffle_epi32(quarter, 0xb1)));
+    }
 
     // 16 numbers, looked up by a 4-bit code.
     struct Table {
