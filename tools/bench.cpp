@@ -95,7 +95,9 @@ void add_bench(CLI::App& app) {
         ->check(CLI::IsMember({"matmul", "quantize", "dequantize", "peak", "all"}));
     command->add_option("--format", options->formats, "Format of the weight; may be repeated")->take_all();
     command->add_option("--shape", options->shapes, "MxNxK: tokens, rows and columns of the weight; may be repeated")->take_all();
-    command->add_option("--x-format", options->x_format, "Quantize the tokens of a matmul to this format on the way");
+    command->add_option("--x-format", options->x_format,
+                        "The tokens of a matmul are in this format; they are quantized before the time is taken");
+    command->add_flag("--on-the-way", options->measure.quantize_on_the_way, "Quantize the tokens inside the measured time");
     command->add_option("--kernel", options->measure.kernel, "Measure this kernel; `lowbit info` lists them");
     command->add_option("--threads", options->measure.threads, "0: all processors")->capture_default_str();
     command->add_option("--seconds", options->measure.seconds, "Time for each measurement")

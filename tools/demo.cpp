@@ -156,8 +156,8 @@ private:
     }
 
     void show_product(const core::Format& format, const Weight& weight, const std::string& x_format) {
-        const TimedProduct product =
-            time_product(context_, tokens_, ring_, y_, x_format, {.seconds = 0.15, .least_runs = 3, .most_runs = 100});
+        const TimedProduct product = time_product(context_, tokens_, ring_, y_, x_format, TokensQuantized::on_the_way,
+                                                  {.seconds = 0.15, .least_runs = 3, .most_runs = 100});
         if (fp32_seconds_ == 0) fp32_seconds_ = product.timing.median;
         RelativeError error;
         for (int64_t token = 0; token < tokens_.rows; ++token) error.add(y_.row(token), exact_.row(token), weight.own_rows);

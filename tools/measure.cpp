@@ -49,7 +49,8 @@ double Bench::fp32_seconds(const Shape& shape) {
         ring_.fill(numbers(shape).view());
         const Matrix tokens = normal_matrix(shape.m, shape.k, 2);
         Matrix y(shape.m, shape.n);
-        seconds = time_product(free_context_, tokens, ring_, y, "", timing_options(options_.seconds)).timing.median;
+        seconds =
+            time_product(free_context_, tokens, ring_, y, "", TokensQuantized::before, timing_options(options_.seconds)).timing.median;
     }
     return seconds;
 }
@@ -69,7 +70,8 @@ Measurement Bench::measure_matmul(const Case& what) {
     fill_ring(ring_, context_, quantize(free_context_, numbers(what.shape).view(), what.format));
     const Matrix tokens = normal_matrix(m, k, 2);
     Matrix y(m, n);
-    const TimedProduct product = time_product(context_, tokens, ring_, y, what.x_format, timing_options(options_.seconds));
+    const TokensQuantized when = options_.quantize_on_the_way ? TokensQuantized::on_the_way : TokensQuantized::before;
+    const TimedProduct product = time_product(context_, tokens, ring_, y, what.x_format, when, timing_options(options_.seconds));
     result.kernel = product.kernel;
     result.timing = product.timing;
     result.matrix_bytes = quantized_bytes(what);

@@ -39,6 +39,7 @@ struct MeasureOptions {
     std::string kernel{};  // "": choose
     int threads = 0;
     double seconds = 0.5;
+    bool quantize_on_the_way = false;  // tokens in x_format: inside the measured time, or before it
 };
 
 class Bench {

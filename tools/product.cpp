@@ -16,13 +16,16 @@ void fill_ring(Ring& ring, const Context& context, const Quantized& weight) {
 }
 
 TimedProduct time_product(const Context& context, const Matrix& tokens, Ring& ring, Matrix& y, const std::string& x_format,
-                          const TimingOptions& options) {
-    const Epilogue epilogue{.x_format = x_format};
-    const Tensor x = tokens.view(), result = y.view();
-    TimedProduct product;
-    product.kernel = chosen_kernel(explain(context, x, ring.next(), result, epilogue));
-    product.timing = time_runs(options, [&] { matmul(context, x, ring.next(), result, epilogue); });
-    return product;
+                          TokensQuantized when, const TimingOptions& options) {
+    const Tensor plain = tokens.view(), result = y.view();
+    const auto time = [&](const Operand& x, const Epilogue& epilogue) {
+        TimedProduct product;
+        product.kernel = chosen_kernel(explain(context, x, ring.next(), result, epilogue));
+        product.timing = time_runs(options, [&] { matmul(context, x, ring.next(), result, epilogue); });
+        return product;
+    };
+    if (x_format.empty() || when == TokensQuantized::on_the_way) return time(plain, {.x_format = x_format});
+    return time(quantize(context, plain, x_format), {});
 }
 
 std::string chosen_kernel(const std::string& explanation) {

@@ -22,9 +22,12 @@ struct TimedProduct {
     Timing timing;
 };
 
-// y = tokens . weight^T for the weights of the ring in turn. x_format: "" or the format that the tokens are quantized to on the way.
+// Tokens that are quantized: before the time is taken, or inside each product.
+enum class TokensQuantized { before, on_the_way };
+
+// y = tokens . weight^T for the weights of the ring in turn. x_format: "" or the format that the tokens are quantized to.
 TimedProduct time_product(const Context& context, const Matrix& tokens, Ring& ring, Matrix& y, const std::string& x_format,
-                          const TimingOptions& options);
+                          TokensQuantized when, const TimingOptions& options);
 
 // "chosen: cpu_avx512_int8; skipped: ..." -> "cpu_avx512_int8"
 std::string chosen_kernel(const std::string& explanation);

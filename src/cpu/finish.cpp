@@ -29,10 +29,11 @@ Finisher::Finisher(const core::MatmulProblem& problem, const Isa& isa, const Ope
 template <class Sum>
 void Finisher::store_any(const Piece& piece, const Sum* sums) const {
     float line[width];
+    const int64_t stride = piece.stride();
     for (int64_t row = 0; row < piece.rows; row += width) {
         const int64_t count = std::min(width, piece.rows - row), first_row = piece.first_row + row;
         for (int64_t token = 0; token < piece.tokens; ++token) {
-            for (int64_t i = 0; i < count; ++i) line[i] = float(sums[(row + i) * piece.tokens + token]);
+            for (int64_t i = 0; i < count; ++i) line[i] = float(sums[(row + i) * stride + token]);
             finish_line(line, piece.first_token + token, first_row, count);
             write_line(line, piece.first_token + token, first_row, count);
         }

@@ -21,9 +21,13 @@ public:
     struct Piece {
         int64_t first_row = 0, rows = 0;  // of the weight
         int64_t first_token = 0, tokens = 0;
+
+        // Rows of sums lie an odd number of cache lines apart: a column of them would otherwise crowd into a few sets of the cache.
+        int64_t stride() const { return tokens <= 16 ? tokens : ((tokens + 15) / 16 | 1) * 16; }
+        size_t sums() const { return size_t(rows * stride()); }
     };
 
-    // sums[row][token] of a piece; rows lie piece.tokens apart.
+    // sums[row][token] of a piece; rows lie piece.stride() apart.
     void store(const Piece& piece, const float* sums) const { store_any(piece, sums); }
     void store(const Piece& piece, const int32_t* sums) const { store_any(piece, sums); }
 

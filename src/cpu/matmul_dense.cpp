@@ -35,7 +35,8 @@ void run_dense(const Isa& isa, const core::MatmulProblem& problem) {
     const float* in_place = rows_in_place(problem.weight, in_place_stride);
     context.parallel(core::ceil_div(problem.n(), block_rows), [&](int64_t task) {
         const int64_t first = task * block_rows, rows = std::min(block_rows, problem.n() - first);
-        const auto sums = std::make_unique<float[]>(size_t(rows * tokens));
+        const Finisher::Piece piece{first, rows, 0, tokens};
+        const auto sums = std::make_unique<float[]>(piece.sums());
         const auto decoded = std::make_unique_for_overwrite<float[]>(in_place ? 0 : size_t(block_rows * block_columns));
         for (int64_t column = 0; column < columns; column += block_columns) {
             const int64_t count = std::min(block_columns, columns - column), padded = padded_columns(count);
@@ -46,9 +47,9 @@ void run_dense(const Isa& isa, const core::MatmulProblem& problem) {
                 std::fill(values + count, values + padded, 0.0f);
             }
             const FloatTokens part{x.tokens.values + column, x.tokens.stride, tokens};
-            isa.dense(weight, in_place ? in_place_stride : block_columns, rows, padded, part, sums.get(), tokens);
+            isa.dense(weight, in_place ? in_place_stride : block_columns, rows, padded, part, sums.get(), piece.stride());
         }
-        finisher.store({first, rows, 0, tokens}, sums.get());
+        finisher.store(piece, sums.get());
     });
 }
 

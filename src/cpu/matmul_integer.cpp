@@ -44,19 +44,19 @@ void run_int8(const Isa& isa, const MatmulProblem& problem) {
     context.parallel(pieces.count(), [&](int64_t index) {
         const Finisher::Piece piece = pieces[index];
         const PreparedIntegers right = prepare_integers(context, weight, piece.first_row, piece.rows, x.format.asymmetric);
-        const auto sums = std::make_unique_for_overwrite<int32_t[]>(size_t(piece.rows * piece.tokens));
+        const auto sums = std::make_unique_for_overwrite<int32_t[]>(piece.sums());
         isa.int8(right.codes, right.stride, piece.rows, problem.k(), left.codes + piece.first_token * left.stride, left.stride,
-                 piece.tokens, sums.get(), piece.tokens);
+                 piece.tokens, sums.get(), piece.stride());
         if (!corrected && !problem.raw_integers()) return finisher.store(piece, sums.get());
-        const auto floats = std::make_unique_for_overwrite<float[]>(problem.raw_integers() ? 0 : size_t(piece.rows * piece.tokens));
+        const auto floats = std::make_unique_for_overwrite<float[]>(problem.raw_integers() ? 0 : piece.sums());
         for (int64_t row = 0; row < piece.rows; ++row)
             for (int64_t i = 0; i < piece.tokens; ++i) {
                 const int64_t token = piece.first_token + i,
-                              sum = sums[size_t(row * piece.tokens + i)] + correction(left, token, right, row, problem.k());
+                              sum = sums[size_t(row * piece.stride() + i)] + correction(left, token, right, row, problem.k());
                 if (problem.raw_integers())
                     static_cast<int32_t*>(problem.y.data)[problem.y.offset(token, piece.first_row + row)] = int32_t(sum);
                 else
-                    floats[size_t(row * piece.tokens + i)] = float(sum);
+                    floats[size_t(row * piece.stride() + i)] = float(sum);
             }
         if (!problem.raw_integers()) finisher.store(piece, floats.get());
     });
@@ -78,9 +78,9 @@ void run_ggml(const Isa& isa, const MatmulProblem& problem) {
     const Pieces pieces = cut(problem);
     context.parallel(pieces.count(), [&](int64_t index) {
         const Finisher::Piece piece = pieces[index];
-        const auto sums = std::make_unique_for_overwrite<float[]>(size_t(piece.rows * piece.tokens));
+        const auto sums = std::make_unique_for_overwrite<float[]>(piece.sums());
         product(weight.row_codes(piece.first_row), weight.row_bytes(), piece.rows, x.part(piece.first_token, piece.tokens), sums.get(),
-                piece.tokens);
+                piece.stride());
         finisher.store(piece, sums.get());
     });
 }

@@ -75,7 +75,7 @@ private:
     }
 };
 
-// Splits the rows of the weight over the threads and hands each piece to `rows_of(first, rows, sums)`.
+// Splits the rows of the weight over the threads and hands each piece to `rows_of(piece, sums)`.
 template <class Rows>
 void stream_rows(const Isa& isa, const MatmulProblem& problem, const Rows& rows_of) {
     const Finisher finisher(problem, isa);
@@ -83,8 +83,8 @@ void stream_rows(const Isa& isa, const MatmulProblem& problem, const Rows& rows_
     pieces.piece_tokens = std::max<int64_t>(problem.m(), 1);  // a weight is decoded once
     problem.context->parallel(pieces.count(), [&](int64_t index) {
         const Finisher::Piece piece = pieces[index];
-        const auto sums = std::make_unique_for_overwrite<float[]>(size_t(piece.rows * piece.tokens));
-        rows_of(piece.first_row, piece.rows, sums.get());
+        const auto sums = std::make_unique_for_overwrite<float[]>(piece.sums());
+        rows_of(piece, sums.get());
         finisher.store(piece, sums.get());
     });
 }
@@ -110,7 +110,8 @@ void run_weight4(const Isa& isa, const MatmulProblem& problem) {
     const core::QuantizedView& view = problem.weight.quantized;
     const bool is_block = view.format.is_ggml();
     const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, is_block ? TokenOrder::natural : TokenOrder::even_then_odd);
-    stream_rows(isa, problem, [&](int64_t first, int64_t rows, float* sums) {
+    stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
+        const int64_t first = piece.first_row, rows = piece.rows;
         Weight4 weight;
         weight.codes = view.row_codes(first);
         weight.row_stride = view.row_bytes();
@@ -128,7 +129,7 @@ void run_weight4(const Isa& isa, const MatmulProblem& problem) {
             weight.scale_stride = scales.groups;
             weight.values = reference::code_values(view.format.element).data();
         }
-        isa.weight4(weight, x.tokens, sums, problem.m());
+        isa.weight4(weight, x.tokens, sums, piece.stride());
     });
 }
 
@@ -143,7 +144,8 @@ std::string supports_weight8(const MatmulProblem& problem) {
 void run_weight8(const Isa& isa, const MatmulProblem& problem) {
     const core::QuantizedView& view = problem.weight.quantized;
     const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
-    stream_rows(isa, problem, [&](int64_t first, int64_t rows, float* sums) {
+    stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
+        const int64_t first = piece.first_row, rows = piece.rows;
         Weight8 weight;
         weight.codes = view.row_codes(first);
         weight.is_signed = view.format.element != Element::uint8;
@@ -160,7 +162,7 @@ void run_weight8(const Isa& isa, const MatmulProblem& problem) {
             weight.zeros = scales.zeros.empty() ? nullptr : scales.zeros.data();
             weight.scale_stride = scales.groups;
         }
-        isa.weight8(weight, x.tokens, sums, problem.m());
+        isa.weight8(weight, x.tokens, sums, piece.stride());
     });
 }
 

@@ -41,7 +41,7 @@ struct Q4_0 {
     static constexpr int64_t bytes = 18;
     static constexpr int32_t offset = 8;
 
-    static WeightStep<S> decode(const uint8_t* block, int count) {
+    [[gnu::always_inline]] static WeightStep<S> decode(const uint8_t* block, int count) {
         const typename S::Bytes codes = S::gather_lanes(block + 2, bytes, count);
         return {S::low_nibbles(codes), S::high_nibbles(codes), S::spread_halves(block, bytes, count)};
     }
@@ -55,7 +55,7 @@ struct Q8_0 {
     static constexpr int64_t bytes = 34;
     static constexpr int32_t offset = S::int8_offset;
 
-    static WeightStep<S> decode(const uint8_t* block, int count) {
+    [[gnu::always_inline]] static WeightStep<S> decode(const uint8_t* block, int count) {
         return {S::add_offset(S::gather_lanes(block + 2, bytes, count)),
                 S::add_offset(S::gather_lanes(block + 2 + half_block, bytes, count)), S::spread_halves(block, bytes, count)};
     }
@@ -64,7 +64,7 @@ struct Q8_0 {
     }
 };
 
-// A batch of tokens as vectors want them: [token][step].
+// A batch of tokens as vectors want them. The tokens of a tile follow each other within each step: [tile][step][token of the tile].
 template <class S, class Format>
 struct PackedTokens {
     int64_t blocks, steps;
@@ -73,11 +73,18 @@ struct PackedTokens {
     explicit PackedTokens(const BlockTokens& x)
         : blocks(x.columns / block_values), steps((blocks + S::lanes - 1) / S::lanes), values(smaller(batch_tokens, x.tokens) * steps) {}
 
-    const TokenStep<S>* token(int64_t t) const { return values.data() + t * steps; }
+    template <int Tokens>
+    const TokenStep<S>* at(int64_t token, int64_t step) const {
+        return values.data() + token * steps + step * Tokens;
+    }
 
     void pack(const BlockTokens& x, int64_t first, int64_t count) {
-        for (int64_t t = 0; t < count; ++t)
-            for (int64_t step = 0; step < steps; ++step) pack(x, first + t, step * S::lanes, values.data()[t * steps + step]);
+        for (int64_t token = 0, width; token < count; token += width) {
+            width = tile_width(count - token);
+            for (int64_t t = 0; t < width; ++t)
+                for (int64_t step = 0; step < steps; ++step)
+                    pack(x, first + token + t, step * S::lanes, values.data()[token * steps + step * width + t]);
+        }
     }
 
 private:
@@ -98,13 +105,18 @@ private:
     }
 };
 
+// The loops over the rows and tokens of a tile are unrolled by hand here and below: the compiler keeps arrays in registers only when it has
+// no loops over them left.
 template <class S, class Format, int Rows, int Tokens>
-void add_step(const WeightStep<S> (&weights)[Rows], const TokenStep<S>* x, int64_t x_stride, typename S::Float (&sums)[Rows][Tokens]) {
+[[gnu::always_inline]] inline void add_step(const WeightStep<S> (&weights)[Rows], const TokenStep<S>* x,
+                                            typename S::Float (&sums)[Rows][Tokens]) {
+#pragma GCC unroll 8
     for (int t = 0; t < Tokens; ++t) {
-        const TokenStep<S>& token = x[t * x_stride];
+        const TokenStep<S>& token = x[t];
         const typename S::Bytes low = S::load_bytes(token.low), high = S::load_bytes(token.high);
         const typename S::Int start = S::load(token.start);
         const typename S::Float scales = S::load(token.scales);
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             const typename S::Int dot = Format::dot(start, weights[r], low, high);
             sums[r][t] = S::fma(S::scaled_dot(dot, weights[r].scales), scales, sums[r][t]);
@@ -126,21 +138,29 @@ struct DirectBlocks {
 
     template <int Rows, int Tokens>
     void tile(int64_t row, int64_t token) const {
+        typename S::Float sums[Rows][Tokens] = {};
+        const int64_t whole = x.blocks / S::lanes;
+        for (int64_t step = 0; step < whole; ++step) add(row, token, step, S::lanes, sums);
+        if (whole < x.steps) add(row, token, whole, int(x.blocks - whole * S::lanes), sums);
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+            for (int t = 0; t < Tokens; ++t) out[(row + r) * out_stride + token + t] = S::sum(sums[r][t]);
+    }
+
+private:
+    template <int Rows, int Tokens>
+    [[gnu::always_inline]] void add(int64_t row, int64_t token, int64_t step, int count, typename S::Float (&sums)[Rows][Tokens]) const {
         constexpr int64_t step_bytes = S::lanes * Format::bytes;
         const Stream stream{row_stride, panel_rows};
-        typename S::Float sums[Rows][Tokens] = {};
-        for (int64_t step = 0; step < x.steps; ++step) {
-            const int there = int(smaller(S::lanes, x.blocks - step * S::lanes));
-            WeightStep<S> weights[Rows];
-            for (int r = 0; r < Rows; ++r) {
-                const uint8_t* codes = weight + (row + r) * row_stride;
-                stream.prefetch(codes, step * step_bytes, step_bytes);
-                weights[r] = Format::decode(codes + step * step_bytes, there);
-            }
-            add_step<S, Format>(weights, x.token(token) + step, x.steps, sums);
+        WeightStep<S> weights[Rows];
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+            const uint8_t* codes = weight + (row + r) * row_stride;
+            stream.prefetch(codes, step * step_bytes, step_bytes);
+            weights[r] = Format::decode(codes + step * step_bytes, count);
         }
-        for (int r = 0; r < Rows; ++r)
-            for (int t = 0; t < Tokens; ++t) out[(row + r) * out_stride + token + t] = S::sum(sums[r][t]);
+        add_step<S, Format>(weights, x.template at<Tokens>(token, step), sums);
     }
 };
 
@@ -173,11 +193,12 @@ struct BlockPanels {
     }
 
     template <int Rows, int Tokens>
-    void multiply(int64_t row, int64_t token, int64_t first, int64_t steps, Sum (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void multiply(int64_t row, int64_t token, int64_t first, int64_t steps, Sum (&sums)[Rows][Tokens]) const {
         for (int64_t s = 0; s < steps; ++s) {
             WeightStep<S> weights[Rows];
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) weights[r] = panel[row + r][s];
-            add_step<S, Format>(weights, x.token(token) + first + s, x.steps, sums);
+            add_step<S, Format>(weights, x.template at<Tokens>(token, first + s), sums);
         }
     }
 

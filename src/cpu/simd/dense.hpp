@@ -25,14 +25,17 @@ struct DenseKernel {
     void decode(int64_t row, int64_t, int64_t, int64_t) { panel = weight + row * row_stride; }
 
     template <int Rows, int Tokens>
-    void multiply(int64_t row, int64_t token, int64_t first, int64_t columns, Sum (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void multiply(int64_t row, int64_t token, int64_t first, int64_t columns, Sum (&sums)[Rows][Tokens]) const {
         const float* weights = panel + row * row_stride + first;
         const float* tokens = batch + token * x.stride + first;
         for (int64_t k = 0; k < columns; k += S::width) {
             Sum values[Tokens];
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) values[t] = S::load(tokens + t * x.stride + k);
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 const Sum row_values = S::load(weights + r * row_stride + k);
+#pragma GCC unroll 8
                 for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(row_values, values[t], sums[r][t]);
             }
         }

@@ -62,17 +62,21 @@ struct Int8Kernel {
     }
 
     template <int Rows, int Tokens>
-    static void add(const int8_t* weights, int64_t weights_stride, const int8_t* tokens, int64_t tokens_stride, Sum (&sums)[Rows][Tokens]) {
+    [[gnu::always_inline]] static void add(const int8_t* weights, int64_t weights_stride, const int8_t* tokens, int64_t tokens_stride,
+                                           Sum (&sums)[Rows][Tokens]) {
         typename S::TokenCodes codes[Tokens];
+#pragma GCC unroll 8
         for (int t = 0; t < Tokens; ++t) codes[t] = S::load_token_codes(tokens + t * tokens_stride);
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             const typename S::WeightCodes row = S::load_weight_codes(weights + r * weights_stride);
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) sums[r][t] = S::dot(sums[r][t], row, codes[t]);
         }
     }
 
     template <int Rows, int Tokens>
-    void multiply(int64_t row, int64_t token, int64_t first, int64_t codes, Sum (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void multiply(int64_t row, int64_t token, int64_t first, int64_t codes, Sum (&sums)[Rows][Tokens]) const {
         const int64_t end = smaller(first + codes, whole());
         const int8_t* weights = panel + row * weight_stride;
         const int8_t* tokens = batch + token * x_stride;

@@ -24,10 +24,14 @@ constexpr int64_t batch_tokens = 32;
 template <int Rows, int Tokens, class Kernel>
 void multiply_tile(const Kernel& kernel, int64_t row, int64_t token, int64_t first, int64_t steps, typename Kernel::Sum* panel_sums) {
     typename Kernel::Sum sums[Rows][Tokens];
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
         for (int t = 0; t < Tokens; ++t) sums[r][t] = panel_sums[(row + r) * batch_tokens + token + t];
     kernel.template multiply<Rows, Tokens>(row, token, first, steps, sums);
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
         for (int t = 0; t < Tokens; ++t) panel_sums[(row + r) * batch_tokens + token + t] = sums[r][t];
 }
 

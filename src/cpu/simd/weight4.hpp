@@ -77,6 +77,7 @@ struct Codes4 {
         stride = weight.row_stride;
         if (!is_last) return;
         const int64_t bytes = (weight.columns + 1) / 2 - step * step_bytes;
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             std::memset(last[r], 0, step_bytes);
             std::memcpy(last[r], first + r * stride, size_t(bytes));
@@ -110,13 +111,16 @@ struct Weight4Kernel {
 
     // Adds number * token for the eight nibbles of every element.
     template <int Rows, int Tokens, class Numbers>
-    void add_step(int64_t token, int64_t step, const Numbers& numbers, Float (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void add_step(int64_t token, int64_t step, const Numbers& numbers, Float (&sums)[Rows][Tokens]) const {
         const float* x = tokens.tile(token) + step * Tokens * step_values;
         const auto add = [&]<int j>() __attribute__((always_inline)) {
             Float values[Tokens];
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) values[t] = S::load(x + t * step_values + j * S::width);
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 const Float number = numbers.template operator()<j>(r);
+#pragma GCC unroll 8
                 for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(number, values[t], sums[r][t]);
             }
         };
@@ -133,21 +137,25 @@ struct Weight4Kernel {
             add_blocks(row, token, sums);
         else
             add_lanes(row, token, sums);
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) out[(row + r) * out_stride + token + t] = S::sum(sums[r][t]);
     }
 
     template <int Rows, int Tokens>
-    void add_groups(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void add_groups(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
         const int64_t steps = tokens.steps, group_steps = weight.group >= weight.columns ? steps : weight.group / step_values;
         Codes4<S, Rows> codes;
         for (int64_t group = 0, step = 0; step < steps; ++group) {
             typename S::Table tables[Rows];
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 const int64_t index = (row + r) * weight.scale_stride + group;
                 tables[r] = S::table(weight.values, weight.zeros ? weight.zeros[index] : 0.0f, weight.scales[index]);
             }
             for (const int64_t end = smaller(steps, step + group_steps); step < end; ++step) {
+#pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) stream.prefetch(row_codes(row + r), step * step_bytes, step_bytes);
                 codes.load(weight, row, step, step + 1 == steps);
                 add_step(
@@ -159,13 +167,14 @@ struct Weight4Kernel {
     }
 
     template <int Rows, int Tokens>
-    void add_blocks(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void add_blocks(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
         const typename S::Table table = S::table(weight.values, 0.0f, 1.0f);
         for (int64_t step = 0; step < tokens.steps; ++step) {
             const int64_t offset = step * S::lanes * block_bytes;
             const int there = int(smaller(S::lanes, chunks() - step * S::lanes));
             typename S::Bytes codes[Rows];
             Float scales[Rows];
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 stream.prefetch(row_codes(row + r), offset, S::lanes * block_bytes);
                 const uint8_t* block = row_codes(row + r) + offset;
@@ -182,7 +191,7 @@ struct Weight4Kernel {
     }
 
     template <int Rows, int Tokens>
-    void add_lanes(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void add_lanes(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
         const typename S::Table table = S::table(weight.values, 0.0f, 1.0f);
         const int64_t group_chunks = weight.group / chunk_values, groups = (chunks() + group_chunks - 1) / group_chunks;
         Codes4<S, Rows> codes;
@@ -196,6 +205,7 @@ struct Weight4Kernel {
             }
             codes.load(weight, row, step, step + 1 == tokens.steps);
             Float scales[Rows], zeros[Rows];
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 stream.prefetch(row_codes(row + r), step * step_bytes, step_bytes);
                 const int64_t index = (row + r) * weight.scale_stride + first;
@@ -213,8 +223,11 @@ struct Weight4Kernel {
     }
 
     template <int Rows, int Tokens>
-    static void add_scaled(const Float (&parts)[Rows][Tokens], const Float (&scales)[Rows], Float (&sums)[Rows][Tokens]) {
+    [[gnu::always_inline]] static void add_scaled(const Float (&parts)[Rows][Tokens], const Float (&scales)[Rows],
+                                                  Float (&sums)[Rows][Tokens]) {
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(parts[r][t], scales[r], sums[r][t]);
     }
 };

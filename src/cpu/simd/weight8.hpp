@@ -29,38 +29,44 @@ struct Weight8Kernel {
             add_blocks(row, token, sums);
         else
             add_groups(row, token, sums);
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) out[(row + r) * out_stride + token + t] = S::sum(sums[r][t]);
     }
 
 private:
     template <int Rows, int Tokens>
-    void add_groups(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void add_groups(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
         const int64_t columns = weight.columns, span = weight.group < columns ? weight.group : columns;
         const uint8_t* codes = weight.codes + row * weight.row_stride;
         for (int64_t first = 0, group = 0; first < columns; first += span, ++group) {
             Float scales[Rows], zeros[Rows];
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 const int64_t index = (row + r) * weight.scale_stride + group;
                 scales[r] = S::set(weight.scales[index]);
                 zeros[r] = S::set(weight.zeros ? weight.zeros[index] : 0.0f);
             }
             const int64_t end = smaller(first + span, columns);
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) stream.prefetch(codes + r * weight.row_stride, first, end - first);
             add_group(codes + first, end - first, token, first, scales, zeros, sums);
         }
     }
 
     template <int Rows, int Tokens>
-    void add_blocks(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void add_blocks(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
         constexpr int64_t run = 8 * block_values;
         const uint8_t* codes = weight.codes + row * weight.row_stride;
         for (int64_t start = 0; start < weight.columns; start += run) {
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r)
                 stream.prefetch(codes + r * weight.row_stride, start / block_values * block_bytes, run / block_values * block_bytes);
             for (int64_t first = start; first < smaller(start + run, weight.columns); first += block_values) {
                 const uint8_t* block = codes + first / block_values * block_bytes;
                 Float scales[Rows], zeros[Rows] = {};
+#pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) scales[r] = S::set(S::half(block + r * weight.row_stride));
                 add_group(block + sizeof(uint16_t), block_values, token, first, scales, zeros, sums);
             }
@@ -69,8 +75,8 @@ private:
 
     // Values first .. first + count, which share a scale.
     template <int Rows, int Tokens>
-    void add_group(const uint8_t* codes, int64_t count, int64_t token, int64_t first, const Float (&scales)[Rows],
-                   const Float (&zeros)[Rows], Float (&sums)[Rows][Tokens]) const {
+    [[gnu::always_inline]] void add_group(const uint8_t* codes, int64_t count, int64_t token, int64_t first, const Float (&scales)[Rows],
+                                          const Float (&zeros)[Rows], Float (&sums)[Rows][Tokens]) const {
         const float* values = x.values + token * x.stride + first;
         Float parts[Rows][Tokens] = {};
         int64_t k = 0;
@@ -79,21 +85,28 @@ private:
             // The codes and values after the last whole vector, followed by zeros.
             uint8_t last_codes[Rows][S::width] = {};
             float last_values[Tokens][S::width] = {};
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) std::memcpy(last_codes[r], codes + r * weight.row_stride + k, size_t(count - k));
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) std::memcpy(last_values[t], values + t * x.stride + k, size_t(count - k) * sizeof(float));
             add(last_codes[0], S::width, last_values[0], S::width, zeros, parts);
         }
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(parts[r][t], scales[r], sums[r][t]);
     }
 
     template <int Rows, int Tokens>
-    static void add(const uint8_t* codes, int64_t code_stride, const float* values, int64_t value_stride, const Float (&zeros)[Rows],
-                    Float (&parts)[Rows][Tokens]) {
+    [[gnu::always_inline]] static void add(const uint8_t* codes, int64_t code_stride, const float* values, int64_t value_stride,
+                                           const Float (&zeros)[Rows], Float (&parts)[Rows][Tokens]) {
         Float tokens[Tokens];
+#pragma GCC unroll 8
         for (int t = 0; t < Tokens; ++t) tokens[t] = S::load(values + t * value_stride);
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             const Float number = S::sub(S::template load_codes<is_signed>(codes + r * code_stride), zeros[r]);
+#pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) parts[r][t] = S::fma(number, tokens[t], parts[r][t]);
         }
     }
