@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/ggml_blocks.hpp"
 #include "core/status.hpp"
 #include "cpu/finish.hpp"
 #include "cpu/matmul.hpp"
@@ -89,6 +90,26 @@ void stream_rows(const Isa& isa, const MatmulProblem& problem, const Rows& rows_
     });
 }
 
+// The fields that Weight4 and Weight8 share, for the rows of a piece. `scales` keeps what the weight points to.
+template <class Weight>
+Weight rows_of_weight(const Isa& isa, const core::QuantizedView& view, const Finisher::Piece& piece, RowScales& scales) {
+    Weight weight;
+    weight.codes = view.row_codes(piece.first_row);
+    weight.row_stride = view.row_bytes();
+    weight.rows = piece.rows;
+    weight.columns = view.columns;
+    if (view.format.is_ggml()) {
+        weight.block_bytes = core::ggml_block(view.format.element).bytes;
+        return weight;
+    }
+    scales.load(isa, view, piece.first_row, piece.rows);
+    weight.group = view.format.span(view.columns);
+    weight.scales = scales.scales.data();
+    weight.zeros = scales.zeros.empty() ? nullptr : scales.zeros.data();
+    weight.scale_stride = scales.groups;
+    return weight;
+}
+
 // The sixteen values of q4_0 and iq4_nl codes.
 constexpr float q4_0_values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
 constexpr float iq4_nl_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -108,27 +129,16 @@ std::string supports_weight4(const MatmulProblem& problem) {
 
 void run_weight4(const Isa& isa, const MatmulProblem& problem) {
     const core::QuantizedView& view = problem.weight.quantized;
-    const bool is_block = view.format.is_ggml();
-    const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, is_block ? TokenOrder::natural : TokenOrder::even_then_odd);
+    const Element element = view.format.element;
+    const float* values = element == Element::q4_0     ? q4_0_values
+                          : element == Element::iq4_nl ? iq4_nl_values
+                                                       : reference::code_values(element).data();
+    const TokenOrder order = view.format.is_ggml() ? TokenOrder::natural : TokenOrder::even_then_odd;
+    const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, order);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
-        const int64_t first = piece.first_row, rows = piece.rows;
-        Weight4 weight;
-        weight.codes = view.row_codes(first);
-        weight.row_stride = view.row_bytes();
-        weight.rows = rows;
-        weight.columns = view.columns;
         RowScales scales;
-        if (is_block) {
-            weight.block_bytes = 18;
-            weight.values = view.format.element == Element::q4_0 ? q4_0_values : iq4_nl_values;
-        } else {
-            scales.load(isa, view, first, rows);
-            weight.group = view.format.span(view.columns);
-            weight.scales = scales.scales.data();
-            weight.zeros = scales.zeros.empty() ? nullptr : scales.zeros.data();
-            weight.scale_stride = scales.groups;
-            weight.values = reference::code_values(view.format.element).data();
-        }
+        Weight4 weight = rows_of_weight<Weight4>(isa, view, piece, scales);
+        weight.values = values;
         isa.weight4(weight, x.tokens, sums, piece.stride());
     });
 }
@@ -145,23 +155,9 @@ void run_weight8(const Isa& isa, const MatmulProblem& problem) {
     const core::QuantizedView& view = problem.weight.quantized;
     const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
-        const int64_t first = piece.first_row, rows = piece.rows;
-        Weight8 weight;
-        weight.codes = view.row_codes(first);
-        weight.is_signed = view.format.element != Element::uint8;
-        weight.row_stride = view.row_bytes();
-        weight.rows = rows;
-        weight.columns = view.columns;
         RowScales scales;
-        if (view.format.is_ggml()) {
-            weight.block_bytes = 34;
-        } else {
-            scales.load(isa, view, first, rows);
-            weight.group = view.format.span(view.columns);
-            weight.scales = scales.scales.data();
-            weight.zeros = scales.zeros.empty() ? nullptr : scales.zeros.data();
-            weight.scale_stride = scales.groups;
-        }
+        Weight8 weight = rows_of_weight<Weight8>(isa, view, piece, scales);
+        weight.is_signed = view.format.element != Element::uint8;
         isa.weight8(weight, x.tokens, sums, piece.stride());
     });
 }

@@ -303,7 +303,11 @@ def test_interrupted_quantize_leaves_nothing(tmp_path, number, status):
     values = np.random.default_rng(3).standard_normal((512, 4096), dtype=np.float32)
     save_file({f"layers.{i}.weight": values for i in range(8)}, path)
     program = subprocess.Popen(
-        [PROGRAM, "quantize", path, out, "--format", "q2_k", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [PROGRAM, "quantize", path, out, "--format", "q2_k", "--threads", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A test run in the background inherits an ignored SIGINT, and the program leaves ignored signals ignored.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".lowbit-*")):

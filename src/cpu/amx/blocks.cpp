@@ -24,7 +24,7 @@ constexpr float start_value = 0x1.8p23f;
 
 struct Q4_0 {
     static constexpr int64_t bytes = 18;
-    static constexpr int64_t few_tokens = 16;
+    static constexpr int64_t few_tokens = 16;  // up to so many, avx512_isa() is faster
     static __m256i decode(const uint8_t* block) {
         const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2));
         const __m256i nibbles = _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(codes, 4), codes), _mm256_set1_epi8(15));

@@ -11,7 +11,7 @@
 namespace lowbit::cpu::amx {
 namespace {
 
-constexpr int64_t few_tokens = 4;
+constexpr int64_t few_tokens = 4;  // up to so many, avx512_isa() is as fast
 constexpr int64_t panel_rows = 2 * tile_rows;
 constexpr int64_t chunk = 2048;       // codes along K
 constexpr int64_t most_tokens = 512;  // at a time: a chunk of them is 1 MB

@@ -59,7 +59,7 @@ struct Avx2 {
         return _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1)));
     }
     static Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
-    // Stops the compiler from moving a sum between registers.
+    // Hides from the compiler what a vector holds, and keeps it in one register.
     static Int kept(Int v) {
         asm volatile("" : "+x"(v));
         return v;
@@ -174,9 +174,13 @@ struct Avx2 {
     static Bytes high_nibbles(Bytes codes) { return low_nibbles(_mm256_srli_epi16(codes, 4)); }
     static Bytes add_offset(Bytes codes) { return codes; }
 
-    // Each lane filled with a number of its own: values[indices[lane]], or the fp16 number at p + lane * stride.
-    static Float spread(const float* values, const int32_t* indices) {
-        return _mm256_set_m128(_mm_set1_ps(values[indices[1]]), _mm_set1_ps(values[indices[0]]));
+    // Each lane filled with a number of its own: values[indices[lane]], or the fp16 number at p + lane * stride. The indices rise from 0.
+    struct LaneIndex {
+        int32_t second;  // the first is 0
+    };
+    static LaneIndex lane_index(const int32_t* indices) { return {indices[1]}; }
+    static Float spread(const float* values, const LaneIndex& index) {
+        return _mm256_set_m128(_mm_set1_ps(values[index.second]), _mm_set1_ps(values[0]));
     }
     static Float spread_halves(const uint8_t* p, int64_t stride, int count) {
         return _mm256_set_m128(_mm_set1_ps(count > 1 ? half(p + stride) : 0.0f), _mm_set1_ps(half(p)));

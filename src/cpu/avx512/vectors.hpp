@@ -1,8 +1,8 @@
 // AVX-512 (F, BW, DQ, VL, VNNI) for the templates of cpu/simd.
 #pragma once
-#include "cpu/simd/intrinsics.hpp"
-
 #include <cstdint>
+
+#include "cpu/simd/intrinsics.hpp"
 
 namespace lowbit::cpu {
 namespace {
@@ -16,9 +16,7 @@ struct Avx512 {
 
     // Accumulators of a tile and what it loads fit the 32 registers.
     template <int Tokens>
-    static constexpr int tile_rows = Tokens == 4   ? 4
-                                     : Tokens == 2 ? 4
-                                                   : 8;
+    static constexpr int tile_rows = Tokens == 1 ? 8 : 4;
     template <int Tokens>
     static constexpr int scaled_tile_rows = Tokens == 4 ? 2 : 4;
     template <int Tokens>
@@ -54,7 +52,7 @@ struct Avx512 {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(integers)));
     }
     static Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
-    // Stops the compiler from moving a sum between registers.
+    // Hides from the compiler what a vector holds, and keeps it in one register.
     static Int kept(Int v) {
         asm volatile("" : "+v"(v));
         return v;
@@ -76,7 +74,7 @@ struct Avx512 {
     static Table table(const float* values, float zero, float scale) { return {mul(sub(load(values), set(zero)), set(scale))}; }
     // vpermps looks at the lowest four bits of an index only.
     static Float look_up(const Table& t, Int index) { return _mm512_permutexvar_ps(index, t.values); }
-    // Nibble j of each int32. From memory, whole bytes are skipped by the address, which costs no instruction.
+    // Nibble j of each int32, with others above it.
     template <int j>
     static Int nibbles(Bytes codes) {
         return j ? _mm512_srli_epi32(codes, 4 * j) : codes;
@@ -174,14 +172,19 @@ struct Avx512 {
     static Bytes high_nibbles(Bytes codes) { return low_nibbles(_mm512_srli_epi16(codes, 4)); }
     static Bytes add_offset(Bytes codes) { return _mm512_xor_si512(codes, _mm512_set1_epi8(-128)); }
 
-    // Each lane filled with a number of its own: values[indices[lane]], or the fp16 number at p + lane * stride.
-    static Float spread(const float* values, const int32_t* indices) {
-        return spread(_mm_setr_ps(values[indices[0]], values[indices[1]], values[indices[2]], values[indices[3]]));
+    // Each lane filled with a number of its own: values[indices[lane]], or the fp16 number at p + lane * stride. The indices rise from 0.
+    struct LaneIndex {
+        __m512i elements;
+        __mmask8 there;
+    };
+    static LaneIndex lane_index(const int32_t* indices) {
+        const __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(indices)));
+        return {_mm512_permutexvar_epi32(four_times(), four), __mmask8((2u << indices[lanes - 1]) - 1)};
     }
-    static Float spread(__m128 values) {
-        const __m512i lane = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
-        return _mm512_permutexvar_ps(lane, _mm512_castps128_ps512(values));
+    static Float spread(const float* values, const LaneIndex& index) {
+        return _mm512_permutexvar_ps(index.elements, _mm512_castps128_ps512(_mm_maskz_loadu_ps(index.there, values)));
     }
+    static __m512i four_times() { return _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0); }
     static Float spread_halves(const uint8_t* p, int64_t stride, int count) {
         uint64_t halves = 0;
         if (count == lanes)
@@ -189,7 +192,7 @@ struct Avx512 {
                      uint64_t(load_half(p + 3 * stride)) << 48;
         else
             for (int i = 0; i < count; ++i) halves |= uint64_t(load_half(p + i * stride)) << 16 * i;
-        return spread(_mm_cvtph_ps(_mm_cvtsi64_si128(int64_t(halves))));
+        return _mm512_permutexvar_ps(four_times(), _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi64_si128(int64_t(halves)))));
     }
 
     static Int dot_nibbles(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {

@@ -14,6 +14,11 @@ struct Portable {
     typedef float Float __attribute__((vector_size(16)));
     typedef int32_t Int __attribute__((vector_size(16)));
     typedef int8_t Bytes __attribute__((vector_size(16)));
+    typedef int8_t Signed4 __attribute__((vector_size(4)));
+    typedef uint8_t Unsigned4 __attribute__((vector_size(4)));
+    typedef int8_t Bytes8 __attribute__((vector_size(8)));
+    typedef int16_t Words8 __attribute__((vector_size(16)));
+    typedef int16_t Words4 __attribute__((vector_size(8)));
     static constexpr int width = 4;
     static constexpr int lanes = 1;
 
@@ -30,6 +35,15 @@ struct Portable {
         std::memcpy(&v, p, sizeof v);
         return v;
     }
+
+    // Some of the elements of a longer vector.
+    template <class Part, class Vector>
+    static Part part(const Vector& v, int first) {
+        Part result;
+        std::memcpy(&result, reinterpret_cast<const char*>(&v) + first * int(sizeof v[0]), sizeof result);
+        return result;
+    }
+    static Int widen(Words8 v, int first) { return __builtin_convertvector(part<Words4>(v, first), Int); }
 
     static Float set(float value) { return Float{value, value, value, value}; }
     static Float load(const float* p) { return load_as<Float>(p); }
@@ -72,7 +86,16 @@ struct Portable {
         typedef uint32_t Unsigned __attribute__((vector_size(16)));
         return Int(Unsigned(a) + Unsigned(b));
     }
-    static Int kept(Int v) { return v; }
+    // Hides from the compiler what a vector holds.
+    template <class Vector>
+    static Vector kept(Vector v) {
+#if defined(__x86_64__)
+        asm volatile("" : "+x"(v));
+#else
+        asm volatile("" : "+m"(v));
+#endif
+        return v;
+    }
     static void store_int8(int8_t* p, Float integers) {
         for (int i = 0; i < width; ++i) p[i] = int8_t(integers[i]);
     }
@@ -101,8 +124,8 @@ struct Portable {
 
     template <bool is_signed>
     static Float load_codes(const uint8_t* p) {
-        if (is_signed) return Float{float(int8_t(p[0])), float(int8_t(p[1])), float(int8_t(p[2])), float(int8_t(p[3]))};
-        return Float{float(p[0]), float(p[1]), float(p[2]), float(p[3])};
+        if constexpr (is_signed) return __builtin_convertvector(__builtin_convertvector(load_as<Signed4>(p), Int), Float);
+        return __builtin_convertvector(__builtin_convertvector(load_as<Unsigned4>(p), Int), Float);
     }
 
     static uint16_t load_half(const uint8_t* p) {
@@ -135,9 +158,14 @@ struct Portable {
     using TokenCodes = Bytes;
     static Bytes load_weight_codes(const int8_t* p) { return load_as<Bytes>(p); }
     static Bytes load_token_codes(const int8_t* p) { return load_as<Bytes>(p); }
+    // A product of two int8 fits 16 bits. Which of the four sums it goes into does not matter, as a vector holds one block only.
     static Int dot(Int acc, Bytes a, Bytes b) {
-        for (int i = 0; i < 16; ++i) acc[i / 4] = int32_t(uint32_t(acc[i / 4]) + uint32_t(int32_t(a[i]) * int32_t(b[i])));
-        return acc;
+        const auto products = [&](int first) {
+            return __builtin_convertvector(part<Bytes8>(a, first), Words8) * __builtin_convertvector(part<Bytes8>(b, first), Words8);
+        };
+        const Words8 low = products(0), high = products(8);
+        acc = add(acc, add(widen(low, 0), widen(low, 4)));
+        return add(acc, add(widen(high, 0), widen(high, 4)));
     }
 
     static Bytes load_bytes(const void* p) { return load_as<Bytes>(static_cast<const char*>(p)); }
@@ -145,7 +173,9 @@ struct Portable {
     static Bytes low_nibbles(Bytes codes) { return codes & 15; }
     static Bytes high_nibbles(Bytes codes) { return (codes >> 4) & 15; }
     static Bytes add_offset(Bytes codes) { return codes; }
-    static Float spread(const float* values, const int32_t* indices) { return set(values[indices[0]]); }
+    struct LaneIndex {};
+    static LaneIndex lane_index(const int32_t*) { return {}; }
+    static Float spread(const float* values, const LaneIndex&) { return set(values[0]); }
     static Float spread_halves(const uint8_t* p, int64_t, int) { return set(half(p)); }
 
     static Int dot_nibbles(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {

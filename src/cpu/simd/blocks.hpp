@@ -8,7 +8,8 @@
 //
 // Weight codes are unsigned where the instruction wants it (code + offset). Each int32 therefore starts from -offset * (sum of the token's
 // codes that go into it), which leaves no large numbers to cancel later, in fp32.
-// For few tokens a tile decodes its weights itself; for many, a panel of rows is decoded once.
+//
+// For few tokens a tile decodes its weights itself; for many, a panel of rows is decoded once. Both add up in the same order.
 #pragma once
 #include <cstring>
 
@@ -71,7 +72,7 @@ struct PackedTokens {
     Scratch<TokenStep<S>> values;
 
     explicit PackedTokens(const BlockTokens& x)
-        : blocks(x.columns / block_values), steps((blocks + S::lanes - 1) / S::lanes), values(smaller(batch_tokens, x.tokens) * steps) {}
+        : blocks(x.columns / block_values), steps(ceil_div(blocks, S::lanes)), values(smaller(batch_tokens, x.tokens) * steps) {}
 
     template <int Tokens>
     const TokenStep<S>* at(int64_t token, int64_t step) const {

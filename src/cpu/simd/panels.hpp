@@ -1,5 +1,5 @@
-// The loop nest that every product of this folder runs in. What differs between them (how a weight is decoded, how a tile is multiplied,
-// what a sum becomes) is a Kernel:
+// The loop nest of products with many tokens. What differs between them (how a weight is decoded, how a tile is multiplied, what a sum
+// becomes) is a Kernel:
 //
 //     using Sum;                                       a vector of partial sums of one (row, token)
 //     static constexpr int64_t chunk;                  steps along K that a panel of decoded rows covers
@@ -9,8 +9,8 @@
 //     multiply<Rows, Tokens>(row, token, first, steps, sums)   adds to a tile; row and token count from the start of panel and batch
 //     finish(row, token, sum)                          stores one result
 //
-// Why panels: a weight is decoded once for all tokens of a batch, into L1, and the same small tile of registers serves 1 token and 32. The
-// order in which the products of one (row, token) are added does not depend on how many other rows or tokens there are.
+// A panel of rows is decoded once for all tokens of a batch, and stays in L1 with the tokens it meets. The order in which the products of
+// one (row, token) are added does not depend on how many other rows and tokens there are.
 #pragma once
 #include "cpu/simd/tiles.hpp"
 

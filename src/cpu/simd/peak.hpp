@@ -33,10 +33,13 @@ int64_t integer_peak(int64_t rounds) {
     std::memset(ones, 1, sizeof ones);
     asm volatile("" ::"r"(ones) : "memory");  // the compiler shall not know the operands
     const typename S::WeightCodes weight = S::load_weight_codes(ones);
-    const typename S::TokenCodes token = S::load_token_codes(ones);
+    typename S::TokenCodes token = S::load_token_codes(ones);
     for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 16
-        for (int i = 0; i < independent; ++i) sums[i] = S::kept(S::dot(sums[i], weight, token));
+        for (int i = 0; i < independent; ++i) {
+            token = S::kept(token);  // nor that it never changes
+            sums[i] = S::kept(S::dot(sums[i], weight, token));
+        }
     }
     for (int i = 1; i < independent; ++i) sums[0] = S::add(sums[0], sums[i]);
     asm volatile("" ::"r"(S::sum(sums[0])));  // and shall not find the result unused

@@ -6,7 +6,7 @@
 //     element 4 lane + m, nibble j:  byte 4 m + j / 2 of the lane's chunk, its low half where j is even, its high half where j is odd
 //                                    = value 16 (j % 2) + 4 m + j / 2 of the chunk, in the order of the tokens
 //
-// The tokens are brought into that order once per call: [token][step][j][element].
+// The tokens are brought into that order once per call: [tile][step][token of the tile][j][element].
 #pragma once
 #include <cstring>
 #include <utility>
@@ -26,9 +26,11 @@ constexpr int nibble_count = 8;
 enum class Scales4 {
     step,  // a step has one scale (and zero point) per row: both go into the table
     lane,  // the lanes of a step may differ: the sum over a step is scaled
+    lane_with_zero,
     block  // as lane, and the scale stands before the codes of each chunk
 };
 
+// A batch of tokens in the order of the nibbles.
 template <class S>
 struct Tokens4 {
     static constexpr int64_t step_values = chunk_values * S::lanes;
@@ -37,10 +39,9 @@ struct Tokens4 {
     int64_t steps;
     Scratch<float> values;
 
-    Tokens4(int64_t columns, int64_t tokens)
-        : steps((columns + step_values - 1) / step_values), values(smaller(most, tokens) * steps * step_values) {}
+    Tokens4(int64_t columns, int64_t tokens) : steps(ceil_div(columns, step_values)), values(smaller(most, tokens) * steps * step_values) {}
 
-    // Of the first token of a tile; the tokens of a tile follow each other within each step.
+    // The tile that begins with a token.
     const float* tile(int64_t token) const { return values.data() + token * steps * step_values; }
 
     void pack(const FloatTokens& x, int64_t first, int64_t count, int64_t columns) {
@@ -54,7 +55,7 @@ struct Tokens4 {
 
 private:
     void pack(const float* from, int64_t columns, float* to, int64_t stride) const {
-        const int64_t padded = (columns + chunk_values - 1) / chunk_values * chunk_values, whole = padded / step_values;
+        const int64_t padded = ceil_div(columns, chunk_values) * chunk_values, whole = padded / step_values;
         for (int64_t step = 0; step < whole; ++step) S::pack_nibble_order(from + step * step_values, to + step * stride);
         if (whole == steps) return;
         float last[step_values] = {};
@@ -107,7 +108,7 @@ struct Weight4Kernel {
     Stream stream;
 
     const uint8_t* row_codes(int64_t row) const { return weight.codes + row * weight.row_stride; }
-    int64_t chunks() const { return (weight.columns + chunk_values - 1) / chunk_values; }
+    int64_t chunks() const { return ceil_div(weight.columns, chunk_values); }
 
     // Adds number * token for the eight nibbles of every element.
     template <int Rows, int Tokens, class Numbers>
@@ -192,31 +193,41 @@ struct Weight4Kernel {
 
     template <int Rows, int Tokens>
     [[gnu::always_inline]] void add_lanes(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
+        constexpr bool has_zeros = kind == Scales4::lane_with_zero;
         const typename S::Table table = S::table(weight.values, 0.0f, 1.0f);
-        const int64_t group_chunks = weight.group / chunk_values, groups = (chunks() + group_chunks - 1) / group_chunks;
-        Codes4<S, Rows> codes;
-        int64_t group = 0, chunk_of_group = 0;
-        for (int64_t step = 0; step < tokens.steps; ++step) {
-            const int64_t first = group;
+        const int64_t group_chunks = weight.group / chunk_values, groups = ceil_div(chunks(), group_chunks);
+        const auto groups_of_lanes = [&](int64_t step) {
+            const int64_t first = step * S::lanes / group_chunks;
             int32_t lane_groups[S::lanes];
-            for (int lane = 0; lane < S::lanes; ++lane) {
-                lane_groups[lane] = int32_t(smaller(group, groups - 1) - first);
-                if (++chunk_of_group == group_chunks) chunk_of_group = 0, ++group;
-            }
+            for (int lane = 0; lane < S::lanes; ++lane)
+                lane_groups[lane] = int32_t(smaller((step * S::lanes + lane) / group_chunks, groups - 1) - first);
+            return S::lane_index(lane_groups);
+        };
+        // Mostly the lanes of every step lie towards its first group as those of step 0 do.
+        const bool is_regular = S::lanes % group_chunks == 0;
+        const int64_t step_groups = S::lanes / group_chunks;
+        typename S::LaneIndex index = groups_of_lanes(0);
+        Codes4<S, Rows> codes;
+        for (int64_t step = 0; step < tokens.steps; ++step) {
+            const int64_t first = is_regular ? step * step_groups : step * S::lanes / group_chunks;
+            if (!is_regular || step + 1 == tokens.steps) index = groups_of_lanes(step);
             codes.load(weight, row, step, step + 1 == tokens.steps);
             Float scales[Rows], zeros[Rows];
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 stream.prefetch(row_codes(row + r), step * step_bytes, step_bytes);
-                const int64_t index = (row + r) * weight.scale_stride + first;
-                scales[r] = S::spread(weight.scales + index, lane_groups);
-                zeros[r] = weight.zeros ? S::spread(weight.zeros + index, lane_groups) : Float{};
+                const int64_t at = (row + r) * weight.scale_stride + first;
+                scales[r] = S::spread(weight.scales + at, index);
+                if constexpr (has_zeros) zeros[r] = S::spread(weight.zeros + at, index);
             }
             Float parts[Rows][Tokens] = {};
             add_step(
                 token, step,
-                [&]<int j>(int r)
-                    __attribute__((always_inline)) { return S::sub(S::look_up(table, codes.template nibbles<j>(r)), zeros[r]); },
+                [&]<int j>(int r) __attribute__((always_inline)) {
+                    const Float number = S::look_up(table, codes.template nibbles<j>(r));
+                    if constexpr (has_zeros) return S::sub(number, zeros[r]);
+                    return number;
+                },
                 parts);
             add_scaled(parts, scales, sums);
         }
@@ -254,6 +265,8 @@ void weight4(const Weight4& weight, const FloatTokens& x, float* out, int64_t ou
         weight4_of<S, Scales4::block>(weight, x, out, out_stride);
     else if (weight.group >= weight.columns || weight.group % (chunk_values * S::lanes) == 0)
         weight4_of<S, Scales4::step>(weight, x, out, out_stride);
+    else if (weight.zeros)
+        weight4_of<S, Scales4::lane_with_zero>(weight, x, out, out_stride);
     else
         weight4_of<S, Scales4::lane>(weight, x, out, out_stride);
 }
