@@ -14,6 +14,9 @@ namespace lowbit::cpu {
 // Prepared rows are padded to a multiple of this many values.
 constexpr int64_t column_padding = 64;
 constexpr int64_t padded_columns(int64_t columns) { return (columns + column_padding - 1) / column_padding * column_padding; }
+// How far apart prepared fp32 rows lie: whole cache lines, and never a multiple of 4 KB, which would put all rows into the same sets of the
+// first-level cache.
+constexpr int64_t float_row_stride(int64_t columns) { return padded_columns(columns) + (padded_columns(columns) % 1024 == 0 ? 16 : 0); }
 
 // 4-bit codes of `rows` rows. A chunk is 32 values in 16 bytes; value i of a chunk of `x` stands for
 //     pairs = true  (plain layout, low nibble first):  low nibbles are values 0, 2, 4, ... and high nibbles 1, 3, 5, ...

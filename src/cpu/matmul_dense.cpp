@@ -11,7 +11,7 @@ namespace {
 
 // A block of the weight in fp32 stays in the second-level cache (128 KB) while many tokens pass by, in the first (32 KB) for a few. 1024 is
 // a multiple of every GGML block.
-constexpr int64_t block_columns = 1024;
+constexpr int64_t block_columns = 1024, block_stride = float_row_stride(block_columns);
 int64_t rows_per_block(int64_t tokens) { return tokens > 8 ? 32 : 8; }
 
 // The operand's rows can be read in place: fp32, whole rows, nothing to pad.
@@ -37,17 +37,17 @@ void run_dense(const Isa& isa, const core::MatmulProblem& problem) {
         const int64_t first = task * block_rows, rows = std::min(block_rows, problem.n() - first);
         const Finisher::Piece piece{first, rows, 0, tokens};
         const auto sums = std::make_unique<float[]>(piece.sums());
-        const auto decoded = std::make_unique_for_overwrite<float[]>(in_place ? 0 : size_t(block_rows * block_columns));
+        const auto decoded = std::make_unique_for_overwrite<float[]>(in_place ? 0 : size_t(block_rows * block_stride));
         for (int64_t column = 0; column < columns; column += block_columns) {
             const int64_t count = std::min(block_columns, columns - column), padded = padded_columns(count);
             const float* weight = in_place ? in_place + first * in_place_stride + column : decoded.get();
             for (int64_t row = 0; row < rows && !in_place; ++row) {
-                float* values = decoded.get() + row * block_columns;
+                float* values = decoded.get() + row * block_stride;
                 load_row(isa, problem.weight, first + row, column, count, values);
                 std::fill(values + count, values + padded, 0.0f);
             }
             const FloatTokens part{x.tokens.values + column, x.tokens.stride, tokens};
-            isa.dense(weight, in_place ? in_place_stride : block_columns, rows, padded, part, sums.get(), piece.stride());
+            isa.dense(weight, in_place ? in_place_stride : block_stride, rows, padded, part, sums.get(), piece.stride());
         }
         finisher.store(piece, sums.get());
     });

@@ -71,14 +71,14 @@ void load_row(const Isa& isa, const core::Operand& operand, int64_t row, int64_t
 
 PreparedFloats prepare_floats(const core::Context& context, const Isa& isa, const core::Operand& x, TokenOrder order) {
     PreparedFloats prepared;
-    const int64_t columns = x.columns(), stride = padded_columns(columns);
+    const int64_t columns = x.columns(), padded = padded_columns(columns), stride = float_row_stride(columns);
     prepared.values = std::make_unique_for_overwrite<float[]>(size_t(x.rows() * stride));
     prepared.tokens = {prepared.values.get(), stride, x.rows()};
     context.parallel(x.rows(), [&](int64_t row) {
         float* values = prepared.values.get() + row * stride;
         load_row(isa, x, row, 0, columns, values);
-        std::fill(values + columns, values + stride, 0.0f);
-        if (order == TokenOrder::even_then_odd) split_pairs(values, stride);
+        std::fill(values + columns, values + padded, 0.0f);
+        if (order == TokenOrder::even_then_odd) split_pairs(values, padded);
     });
     return prepared;
 }

@@ -36,6 +36,8 @@ struct Weight8Kernel {
     }
 
 private:
+    static constexpr int64_t run = 8 * block_values;  // values prefetched together
+
     template <int Rows, int Tokens>
     [[gnu::always_inline]] void add_groups(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
         const int64_t columns = weight.columns, span = weight.group < columns ? weight.group : columns;
@@ -48,16 +50,19 @@ private:
                 scales[r] = S::set(weight.scales[index]);
                 zeros[r] = S::set(weight.zeros ? weight.zeros[index] : 0.0f);
             }
+            // A long group is asked for piece by piece, or its end would arrive long before its turn.
             const int64_t end = smaller(first + span, columns);
+            for (int64_t start = first; start < end; start += run) {
+                const int64_t count = smaller(run, end - start);
 #pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) stream.prefetch(codes + r * weight.row_stride, first, end - first);
-            add_group(codes + first, end - first, token, first, scales, zeros, sums);
+                for (int r = 0; r < Rows; ++r) stream.prefetch(codes + r * weight.row_stride, start, count);
+                add_group(codes + start, count, token, start, scales, zeros, sums);
+            }
         }
     }
 
     template <int Rows, int Tokens>
     [[gnu::always_inline]] void add_blocks(int64_t row, int64_t token, Float (&sums)[Rows][Tokens]) const {
-        constexpr int64_t run = 8 * block_values;
         const uint8_t* codes = weight.codes + row * weight.row_stride;
         for (int64_t start = 0; start < weight.columns; start += run) {
 #pragma GCC unroll 8
