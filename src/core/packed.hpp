@@ -2,8 +2,7 @@
 //
 //     header (128 bytes) | codes | scales | zero points | tensor scale        each plane starts at a multiple of 64 bytes
 //
-// Layout `rows` keeps the planes as they are: the CPU kernels read plain rows at the speed of memory, so there is nothing to rearrange for
-// them. Other layouts get numbers of their own.
+// Layout `rows` keeps the planes as they are: the CPU kernels read plain rows in place. Other layouts get numbers of their own.
 #pragma once
 #include <span>
 
