@@ -10,7 +10,7 @@ namespace {
 
 template <typename Block>
 void dequantize(const uint8_t* block, float* x) {
-    Block::template decode<Block::values>(block, 0, x);
+    for (int first = 0; first < Block::values; first += 32) Block::template decode<32>(block, first, x + first);
 }
 
 template <Element element, typename Block>

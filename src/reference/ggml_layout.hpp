@@ -9,7 +9,7 @@
 namespace lowbit::reference::ggml {
 
 // Each layout names the offsets of its fields in bytes. `scale`, `minimum` and `sum` are fp16. `decode` gives values first .. first + Count
-// of a block.
+// of a block, Count = 8, 16 or 32, first a multiple of it.
 
 // 32 values: value j lies in the low nibble of byte nibbles + j, value j + 16 in its high nibble; bit j of the u32 at high_bits is the
 // fifth bit of value j.

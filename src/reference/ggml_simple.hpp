@@ -158,7 +158,7 @@ LOWBIT_HOST_DEVICE void Q8_1::decode(const uint8_t* block, int first, float* x) 
 namespace simple {
 
 LOWBIT_HOST_DEVICE inline float level_at(int index) {
-    constexpr float levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    static constexpr float levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     return levels[index];
 }
 

@@ -19,7 +19,8 @@ LOWBIT_HOST_DEVICE inline void store_pairs(const uint8_t* codes, uint8_t* bytes)
     for (int i = 0; i < values; ++i) bytes[pair_byte(i)] = uint8_t(bytes[pair_byte(i)] | (codes[i] & 3) << pair_shift(i));
 }
 
-LOWBIT_HOST_DEVICE inline int load_pair(const uint8_t* bytes, int i) { return bytes[pair_byte(i)] >> pair_shift(i) & 3; }
+// Decoders ask for up to 32 values at once, beginning at a multiple of their number: value `at` of the run of 32 with the number `run`.
+LOWBIT_HOST_DEVICE inline int load_pair(const uint8_t* bytes, int run, int at) { return bytes[32 * (run / 4) + at] >> 2 * (run % 4) & 3; }
 
 // One bit of each value: value i in bit i / 32 of byte i % 32.
 LOWBIT_HOST_DEVICE inline void store_bits(const uint8_t* codes, int bit, uint8_t* bytes) {
@@ -27,7 +28,7 @@ LOWBIT_HOST_DEVICE inline void store_bits(const uint8_t* codes, int bit, uint8_t
     for (int i = 0; i < values; ++i) bytes[i % 32] = uint8_t(bytes[i % 32] | (codes[i] >> bit & 1) << i / 32);
 }
 
-LOWBIT_HOST_DEVICE inline int load_bit(const uint8_t* bytes, int i) { return bytes[i % 32] >> i / 32 & 1; }
+LOWBIT_HOST_DEVICE inline int load_bit(const uint8_t* bytes, int run, int at) { return bytes[at] >> run & 1; }
 
 // Low nibbles of a run of 64 values in 32 bytes: value l and value l + 32 share byte l.
 LOWBIT_HOST_DEVICE inline void store_nibbles(const uint8_t* codes, uint8_t* bytes) {
@@ -37,7 +38,7 @@ LOWBIT_HOST_DEVICE inline void store_nibbles(const uint8_t* codes, uint8_t* byte
     }
 }
 
-LOWBIT_HOST_DEVICE inline int load_nibble(const uint8_t* bytes, int i) { return bytes[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15; }
+LOWBIT_HOST_DEVICE inline int load_nibble(const uint8_t* bytes, int run, int at) { return bytes[run / 2 * 32 + at] >> run % 2 * 4 & 15; }
 
 // Q4_K and Q5_K: eight scales s and eight minimums m of 6 bits in 12 bytes, by bit (j < 4):
 //   byte j      s[j+4] bits 5,4 | s[j]
@@ -74,6 +75,12 @@ LOWBIT_HOST_DEVICE inline int load_six_bit_scale_of_16(const uint8_t* bytes, int
 // Q2_K, Q4_K and Q5_K: step * code - minimum * (its integer).
 LOWBIT_HOST_DEVICE inline float scaled_code_above(float step, int code, float minimum, int integer) {
     return core::subtract(core::multiply(step, float(code)), core::multiply(minimum, float(integer)));
+}
+
+// Which sub-block of 16 holds value i of a call of a decoder.
+template <int Count>
+LOWBIT_HOST_DEVICE inline int sixteen_of(int first, int i) {
+    return first / 16 + (Count > 16 ? i / 16 : 0);
 }
 
 // What Q2_K, Q4_K and Q5_K store, before it is packed.
@@ -160,11 +167,12 @@ LOWBIT_HOST_DEVICE inline void Q2_K::quantize(const float* x, uint8_t* block) {
 template <int Count>
 LOWBIT_HOST_DEVICE void Q2_K::decode(const uint8_t* block, int first, float* x) {
     const float d = load_half(block + scale), lowest = load_half(block + minimum);
+    const int run = first / 32, start = first % 32;
     LOWBIT_UNROLL
-    for (int k = 0; k < Count; ++k) {
-        const int i = first + k, both = block[scales + i / 16];
-        x[k] = super_block::scaled_code_above(core::multiply(d, float(both & 15)), super_block::load_pair(block + pairs, i), lowest,
-                                              both >> 4);
+    for (int i = 0; i < Count; ++i) {
+        const int both = block[scales + super_block::sixteen_of<Count>(first, i)];
+        const float step = core::multiply(d, float(both & 15));
+        x[i] = super_block::scaled_code_above(step, super_block::load_pair(block + pairs, run, start + i), lowest, both >> 4);
     }
 }
 
@@ -196,12 +204,13 @@ LOWBIT_HOST_DEVICE inline void Q3_K::quantize(const float* x, uint8_t* block) {
 template <int Count>
 LOWBIT_HOST_DEVICE void Q3_K::decode(const uint8_t* block, int first, float* x) {
     const float d = load_half(block + scale);
+    const int run = first / 32, start = first % 32;
     LOWBIT_UNROLL
-    for (int k = 0; k < Count; ++k) {
-        const int i = first + k;
-        const float step = core::multiply(d, float(super_block::load_six_bit_scale_of_16(block + scales, i / 16) - 32));
-        x[k] =
-            core::multiply(step, float((super_block::load_pair(block + pairs, i) | super_block::load_bit(block + high_bits, i) << 2) - 4));
+    for (int i = 0; i < Count; ++i) {
+        const int sub_block = super_block::sixteen_of<Count>(first, i);
+        const float step = core::multiply(d, float(super_block::load_six_bit_scale_of_16(block + scales, sub_block) - 32));
+        const int low = super_block::load_pair(block + pairs, run, start + i);
+        x[i] = core::multiply(step, float((low | super_block::load_bit(block + high_bits, run, start + i) << 2) - 4));
     }
 }
 
@@ -217,14 +226,13 @@ LOWBIT_HOST_DEVICE inline void Q4_K::quantize(const float* x, uint8_t* block) {
 
 template <int Count>
 LOWBIT_HOST_DEVICE void Q4_K::decode(const uint8_t* block, int first, float* x) {
-    const float d = load_half(block + scale), lowest = load_half(block + minimum);
+    const int run = first / 32, start = first % 32;
+    const float step = core::multiply(load_half(block + scale), float(super_block::load_six_bit_scale(block + scales, run)));
+    const float lowest = load_half(block + minimum);
+    const int integer = super_block::load_six_bit_minimum(block + scales, run);
     LOWBIT_UNROLL
-    for (int k = 0; k < Count; ++k) {
-        const int i = first + k;
-        const float step = core::multiply(d, float(super_block::load_six_bit_scale(block + scales, i / 32)));
-        x[k] = super_block::scaled_code_above(step, super_block::load_nibble(block + nibbles, i), lowest,
-                                              super_block::load_six_bit_minimum(block + scales, i / 32));
-    }
+    for (int i = 0; i < Count; ++i)
+        x[i] = super_block::scaled_code_above(step, super_block::load_nibble(block + nibbles, run, start + i), lowest, integer);
 }
 
 LOWBIT_HOST_DEVICE inline void Q5_K::quantize(const float* x, uint8_t* block) {
@@ -240,12 +248,14 @@ LOWBIT_HOST_DEVICE inline void Q5_K::quantize(const float* x, uint8_t* block) {
 
 template <int Count>
 LOWBIT_HOST_DEVICE void Q5_K::decode(const uint8_t* block, int first, float* x) {
-    const float d = load_half(block + scale), lowest = load_half(block + minimum);
+    const int run = first / 32, start = first % 32;
+    const float step = core::multiply(load_half(block + scale), float(super_block::load_six_bit_scale(block + scales, run)));
+    const float lowest = load_half(block + minimum);
+    const int integer = super_block::load_six_bit_minimum(block + scales, run);
     LOWBIT_UNROLL
-    for (int k = 0; k < Count; ++k) {
-        const int i = first + k, code = super_block::load_nibble(block + nibbles, i) | super_block::load_bit(block + high_bits, i) << 4;
-        const float step = core::multiply(d, float(super_block::load_six_bit_scale(block + scales, i / 32)));
-        x[k] = super_block::scaled_code_above(step, code, lowest, super_block::load_six_bit_minimum(block + scales, i / 32));
+    for (int i = 0; i < Count; ++i) {
+        const int low = super_block::load_nibble(block + nibbles, run, start + i);
+        x[i] = super_block::scaled_code_above(step, low | super_block::load_bit(block + high_bits, run, start + i) << 4, lowest, integer);
     }
 }
 
@@ -286,11 +296,14 @@ LOWBIT_HOST_DEVICE inline void Q6_K::quantize(const float* x, uint8_t* block) {
 template <int Count>
 LOWBIT_HOST_DEVICE void Q6_K::decode(const uint8_t* block, int first, float* x) {
     const float d = load_half(block + scale);
+    const int run = first / 32, start = first % 32;
+    // Of each half of 128 values, runs 0 and 2 share 32 bytes of low nibbles, runs 1 and 3 the next.
+    const uint8_t* low_nibbles = block + nibbles + 64 * (run / 4) + 32 * (run % 2) + start;
     LOWBIT_UNROLL
-    for (int k = 0; k < Count; ++k) {
-        const int i = first + k, low = block[nibbles + super_block::wide_nibble_byte(i)] >> super_block::wide_nibble_shift(i) & 15;
-        const int code = low | super_block::load_pair(block + high_pairs, i) << 4;
-        x[k] = core::multiply(core::multiply(d, float(int8_t(block[scales + i / 16]))), float(code - 32));
+    for (int i = 0; i < Count; ++i) {
+        const float step = core::multiply(d, float(int8_t(block[scales + super_block::sixteen_of<Count>(first, i)])));
+        const int code = (low_nibbles[i] >> run / 2 % 2 * 4 & 15) | super_block::load_pair(block + high_pairs, run, start + i) << 4;
+        x[i] = core::multiply(step, float(code - 32));
     }
 }
 
