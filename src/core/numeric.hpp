@@ -29,8 +29,25 @@ LOWBIT_HOST_DEVICE inline bool is_finite(float value) { return (float_to_bits(va
 LOWBIT_HOST_DEVICE inline float quiet_nan() { return bits_to_float(0x7fc00000u); }
 LOWBIT_HOST_DEVICE inline float infinity() { return bits_to_float(0x7f800000u); }
 
-// One operation with one rounding, where a compiler for the GPU might otherwise fuse a product into the sum it goes to. A GPU makes every
-// NaN 0x7fffffff; here a NaN comes out as on x86: a NaN that went in, the first of two, or 0xffc00000 where numbers made it.
+// One operation with one rounding, where a compiler for the GPU might otherwise fuse a product into the sum it goes to.
+LOWBIT_HOST_DEVICE inline float product(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return __fmul_rn(a, b);
+#else
+    return a * b;
+#endif
+}
+
+LOWBIT_HOST_DEVICE inline float sum(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return __fadd_rn(a, b);
+#else
+    return a + b;
+#endif
+}
+
+// The same where the bits of a NaN may be stored. A GPU makes every NaN 0x7fffffff; here it comes out as on x86: a NaN that went in, the
+// first of two, or 0xffc00000 where numbers made it.
 LOWBIT_HOST_DEVICE inline float nan_as_on_x86(float result, float a, float b) {
     return !is_nan(result) ? result : is_nan(a) ? a : is_nan(b) ? b : bits_to_float(0xffc00000u);
 }
@@ -141,7 +158,7 @@ LOWBIT_HOST_DEVICE inline uint16_t float_to_fp16(float value) {
     if (magnitude > 0x7f800000u) return sign | 0x7e00;   // NaN stays NaN
     if (magnitude >= 0x477ff000u) return sign | 0x7c00;  // rounds to 65536 or more: infinity
     if (magnitude < 0x38800000u) {                       // subnormal: let the fp32 adder round at 2^-24
-        const float shifted = add(bits_to_float(magnitude), 0.5f);
+        const float shifted = sum(bits_to_float(magnitude), 0.5f);
         return sign | uint16_t(float_to_bits(shifted) - 0x3f000000u);
     }
     const uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);

@@ -118,7 +118,7 @@ LOWBIT_HOST_DEVICE inline int round_half_even_between(float value, int low, int 
     if (value >= float(high)) return high;
     // Numbers next to 1.5 * 2^23 lie one apart, so the addition itself rounds to an integer, ties to even, without a call.
     constexpr float shift = 0x1.8p23f;
-    return int((value + shift) - shift);
+    return int(core::sum(core::sum(value, shift), -shift));
 }
 
 LOWBIT_HOST_DEVICE inline int round_half_away_between(float value, int low, int high) {

@@ -1,6 +1,6 @@
 // How the K types choose the scale of one sub-block: searches over a few roundings for the one whose best scale leaves the smallest
-// weighted error. For ggml_super.hpp only. The sums here are part of the format: device code that includes this is compiled with
-// -fmad=false.
+// weighted error. For ggml_super.hpp only. The order of the sums, and the rounding of each product in them, is part of
+// the format.
 #pragma once
 #include "reference/ggml_layout.hpp"
 
@@ -18,13 +18,13 @@ struct Fit {
 
     LOWBIT_HOST_DEVICE void add(float x, int rounded) {
         const float weight = x * x, l = float(rounded);
-        correlation += weight * x * l;
-        energy += weight * l * l;
+        correlation += core::product(weight * x, l);
+        energy += core::product(weight * l, l);
     }
     LOWBIT_HOST_DEVICE void remove(float x, int rounded) {
         const float weight = x * x, l = float(rounded);
-        correlation -= weight * x * l;
-        energy -= weight * l * l;
+        correlation -= core::product(weight * x, l);
+        energy -= core::product(weight * l, l);
     }
     LOWBIT_HOST_DEVICE float scale() const { return energy == 0.0f ? 0.0f : correlation / energy; }
 };
@@ -58,7 +58,7 @@ LOWBIT_HOST_DEVICE inline float search_symmetric(const float* x, int count, int 
     float best = scale * fit.correlation;
     for (int step = -9; step <= 9; ++step) {
         if (step == 0) continue;
-        fit = fit_rounded(x, count, levels, -(float(levels) + 0.1f * float(step)) / largest, rounded);
+        fit = fit_rounded(x, count, levels, -(float(levels) + core::product(0.1f, float(step))) / largest, rounded);
         if (!(fit.energy > 0 && fit.correlation * fit.correlation > best * fit.energy)) continue;
         store_codes(rounded, count, levels, codes);
         scale = fit.scale();
@@ -121,9 +121,9 @@ LOWBIT_HOST_DEVICE inline WeightedSums round_affine(const float* x, const float*
     for (int i = 0; i < search.count; ++i) {
         rounded[i] = round_half_even_between(inverse * (x[i] - lowest), 0, search.highest);
         const float l = float(rounded[i]);
-        sums.l += weights[i] * l;
-        sums.l2 += weights[i] * l * l;
-        sums.xl += weights[i] * l * x[i];
+        sums.l += core::product(weights[i], l);
+        sums.l2 += core::product(weights[i] * l, l);
+        sums.xl += core::product(weights[i] * l, x[i]);
     }
     return sums;
 }
@@ -132,8 +132,8 @@ LOWBIT_HOST_DEVICE inline float weighted_error(const float* x, const float* weig
                                                const int* rounded) {
     float error = 0;
     for (int i = 0; i < search.count; ++i) {
-        const float difference = scale * float(rounded[i]) + lowest - x[i];
-        error += weights[i] * (search.absolute ? std::fabs(difference) : difference * difference);
+        const float difference = core::product(scale, float(rounded[i])) + lowest - x[i];
+        error += core::product(weights[i], search.absolute ? std::fabs(difference) : difference * difference);
     }
     return error;
 }
@@ -144,7 +144,7 @@ LOWBIT_HOST_DEVICE inline AffineScale search_affine(const float* x, const float*
         if (x[i] < lowest) lowest = x[i];
         if (x[i] > highest) highest = x[i];
         sum_weights += weights[i];
-        sum_x += weights[i] * x[i];
+        sum_x += core::product(weights[i], x[i]);
     }
     if (lowest > 0) lowest = 0;
     if (highest == lowest) {
@@ -161,13 +161,13 @@ LOWBIT_HOST_DEVICE inline AffineScale search_affine(const float* x, const float*
 
     for (int step = 0; step <= search.last_step; ++step) {
         // The range is that of the best fit so far: a fit that is adopted moves where the next trial starts.
-        const float inverse = (search.first_shift + 0.1f * float(step) + float(search.highest)) / (highest - lowest);
+        const float inverse = (search.first_shift + core::product(0.1f, float(step)) + float(search.highest)) / (highest - lowest);
         const WeightedSums sums = round_affine(x, weights, search, inverse, lowest, rounded);
-        const float determinant = sum_weights * sums.l2 - sums.l * sums.l;
+        const float determinant = core::product(sum_weights, sums.l2) - core::product(sums.l, sums.l);
         if (!(determinant > 0)) continue;
         // Weighted least squares for scale and lowest together; lowest above zero cannot be stored, then it is zero.
-        float trial_scale = (sum_weights * sums.xl - sum_x * sums.l) / determinant;
-        float trial_lowest = (sums.l2 * sum_x - sums.l * sums.xl) / determinant;
+        float trial_scale = (core::product(sum_weights, sums.xl) - core::product(sum_x, sums.l)) / determinant;
+        float trial_lowest = (core::product(sums.l2, sum_x) - core::product(sums.l, sums.xl)) / determinant;
         if (trial_lowest > 0) {
             trial_lowest = 0;
             trial_scale = sums.xl / sums.l2;

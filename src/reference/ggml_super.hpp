@@ -111,7 +111,7 @@ LOWBIT_HOST_DEVICE inline void weigh_values(Weigh weigh, const float* x, int cou
         return;
     }
     float sum_of_squares = 0;
-    for (int i = 0; i < count; ++i) sum_of_squares += x[i] * x[i];
+    for (int i = 0; i < count; ++i) sum_of_squares += core::product(x[i], x[i]);
     const float mean = std::sqrt(sum_of_squares / float(count));
     for (int i = 0; i < count; ++i) weights[i] = mean + std::fabs(x[i]);
 }
@@ -134,7 +134,7 @@ LOWBIT_HOST_DEVICE inline void quantize_affine(const float* x, const search::Aff
     for (int j = 0; j < sub_blocks; ++j) {
         const float scale = block->scale * float(block->scales[j]);
         if (scale == 0.0f) continue;
-        const float minimum = block->minimum * float(block->minimums[j]);
+        const float minimum = core::product(block->minimum, float(block->minimums[j]));
         for (int i = count * j; i < count * (j + 1); ++i) {
             block->codes[i] = uint8_t(round_half_even_between((x[i] + minimum) / scale, 0, trials.highest));
         }

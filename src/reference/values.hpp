@@ -29,7 +29,8 @@ constexpr unsigned nf4_zero = 7;
 LOWBIT_HOST_DEVICE inline unsigned float_to_nf4(float value) {
     if (core::is_nan(value)) return nf4_zero;
     unsigned code = 0;
-    while (code < 15 && value > (nf4_value(code) + nf4_value(code + 1)) / 2) ++code;
+    LOWBIT_UNROLL
+    for (unsigned lower = 0; lower < 15; ++lower) code += value > (nf4_value(lower) + nf4_value(lower + 1)) / 2;
     return code;
 }
 
@@ -39,7 +40,7 @@ LOWBIT_HOST_DEVICE inline int round_and_clamp(float quotient, int low, int high)
     constexpr float shift = 0x1.8p23f;
     const float lowest = float(low), highest = float(high);
     const float kept = quotient < lowest ? lowest : highest < quotient ? highest : quotient;
-    return int(core::subtract(core::add(kept, shift), shift));
+    return int(core::sum(core::sum(kept, shift), -shift));
 }
 
 // Before zero point and scale; `code` is the bit pattern of an element of 8 bits or less.
