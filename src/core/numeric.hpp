@@ -102,20 +102,16 @@ struct SmallFloat {
 
     // Rounds to nearest even; beyond the largest number, infinity included, saturates. NaN is the caller's business.
     LOWBIT_HOST_DEVICE static unsigned encode(float value) {
-        const uint32_t bits = float_to_bits(value);
-        const unsigned sign = bits >> 31 ? sign_bit : 0;
-        const uint32_t magnitude = bits & 0x7fffffffu;
-        const int exponent = int(magnitude >> 23) - 127;
-        if (exponent < -Bias - Mantissa) return sign;  // below half of the smallest number
-        // The significand with its hidden one, and how many of its low bits the narrow type does not keep.
-        const uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
-        const int below_normal = exponent < 1 - Bias ? 1 - Bias - exponent : 0;
-        const int dropped = 23 - Mantissa + below_normal;
-        const uint32_t kept = significand >> dropped, rest = significand & ((1u << dropped) - 1), half = 1u << (dropped - 1);
-        const uint32_t rounded = kept + (rest > half || (rest == half && (kept & 1)));
+        const uint32_t bits = float_to_bits(value), magnitude = bits & 0x7fffffffu;
+        // Below the normal numbers, codes count in steps of 2^(1 - Bias - Mantissa), and the fp32 adder rounds to one next to 2^23 of them.
+        constexpr uint32_t steps = uint32_t(127 + 1 - Bias - Mantissa + 23) << 23, smallest_normal = uint32_t(127 + 1 - Bias) << 23;
+        const uint32_t below_normal = float_to_bits(sum(bits_to_float(magnitude), bits_to_float(steps))) - steps;
         // A carry out of the mantissa moves into the exponent by itself.
-        const uint32_t code = below_normal ? rounded : (uint32_t(exponent + Bias - 1) << Mantissa) + rounded;
-        return sign | (code > uint32_t(Largest) ? unsigned(Largest) : code);
+        constexpr int dropped = 23 - Mantissa;
+        const uint32_t rounded = magnitude + ((1u << (dropped - 1)) - 1) + (magnitude >> dropped & 1);
+        const uint32_t normal = (rounded >> dropped) - (uint32_t(127 - Bias) << Mantissa);
+        const uint32_t code = magnitude < smallest_normal ? below_normal : normal;
+        return (bits >> 31 ? unsigned(sign_bit) : 0u) | (code > uint32_t(Largest) ? unsigned(Largest) : code);
     }
 };
 
