@@ -32,25 +32,37 @@ __device__ inline void quantize_groups_as(const GroupArguments& arguments) {
     }
     const Divisor largest_code(reference::largest_value(element));
     const float tensor_scale = result.format.scale == Element::fp8_e4m3 ? *result.tensor_scale : 0.0f;
+    using Codes = UnitCodes<element>;
+    float scales[Units];
+    uint32_t left_out = 0;  // a bit for each unit that the fast way does not take
 #pragma unroll
     for (int i = 0; i < Units; ++i) {
         const uint32_t unit = first + i * group_threads, group = unit >> arguments.group_shift;
         const uint32_t unit_bits = x[i].largest_bits();
-        float scale = 0.0f;
         if (!arguments.static_scales) {
             // All lanes take part, those behind the end with zeros.
             const float own = x[i].largest_finite(unit_bits);
             const float largest = core::bits_to_float(group_largest(core::float_to_bits(own), arguments.group_lanes));
             const reference::Scale made = symmetric_scale(result.format, largest, largest_code, tensor_scale);
-            scale = made.value;
+            scales[i] = made.value;
             if (unit < arguments.units && threadIdx.x % arguments.group_lanes == 0)
                 reference::store_scale_bits(result.format.scale, result.scales, group, made.bits);
         }
         if (unit >= arguments.units) continue;
-        if (arguments.static_scales) scale = scale_at(result, group);
-        const bool ordinary = Divisor::covers_divisor(scale) && unit_bits < PlainUnit<Input>::extraordinary_bits;
-        const auto codes = ordinary ? UnitCodes<element>::encode(x[i], Divisor(scale)) : UnitCodes<element>::encode_slowly(x[i], scale);
-        codes.store(result.codes, unit);
+        if (arguments.static_scales) scales[i] = scale_at(result, group);
+        if (Codes::template is_ordinary<Input>(unit_bits, scales[i]))
+            Codes::encode(x[i], Divisor(scales[i])).store(result.codes, unit);
+        else
+            left_out |= 1u << i;
+    }
+    // Rare: these are read again, so that the fast way need not keep them.
+#pragma unroll 1
+    for (int i = 0; left_out != 0; ++i, left_out >>= 1) {
+        const uint32_t unit = first + i * group_threads;
+        float scale = scales[0];
+#pragma unroll
+        for (int k = 1; k < Units; ++k) scale = i == k ? scales[k] : scale;
+        if (left_out & 1) Codes::encode_slowly(PlainUnit<Input>::load(arguments.x, unit), scale).store(result.codes, unit);
     }
 }
 

@@ -117,9 +117,6 @@ struct PlainUnit {
         if constexpr (wide) return core::bits_to_float(bits);
         return element == Element::bf16 ? core::bits_to_float(bits << 16) : half_to_float(bits);
     }
-    // The largest magnitude of the finite values.
-    __device__ float largest_finite(uint32_t bits) const { return bits < infinity_bits ? from_bits(bits) : search_finite(*this); }
-
     // Value 1 becomes value 0, and so on: a loop over rare values that is not unrolled has no other way to index registers.
     __device__ void drop_first() {
 #pragma unroll
@@ -127,12 +124,14 @@ struct PlainUnit {
         words[bytes / 4 - 1] = wide ? 0 : words[bytes / 4 - 1] >> 16;
     }
 
-private:
-    __device__ __noinline__ static float search_finite(PlainUnit unit) {
+    // The largest magnitude of the finite values; `bits` are largest_bits().
+    __device__ float largest_finite(uint32_t bits) const {
+        if (bits < infinity_bits) return from_bits(bits);
+        PlainUnit left = *this;
         float largest = 0.0f;
 #pragma unroll 1
-        for (int i = 0; i < unit_values; ++i, unit.drop_first()) {
-            const float magnitude = fabsf(unit.value(0));
+        for (int i = 0; i < unit_values; ++i, left.drop_first()) {
+            const float magnitude = fabsf(left.value(0));
             if (core::is_finite(magnitude) && magnitude > largest) largest = magnitude;
         }
         return largest;

@@ -56,16 +56,24 @@ __device__ inline void quantize_row_as(const RowArguments& arguments) {
         if (threadIdx.x == 0) reference::store_scale_bits(result.format.scale, result.scales, row, made.bits);
     }
 
-    const bool covered = Divisor::covers_divisor(scale);
+    using Codes = UnitCodes<element>;
     const Divisor divisor(scale);
-    uint8_t* to = result.codes + row * (int64_t(arguments.row_units) * UnitCodes<element>::words * 4);
+    uint8_t* to = result.codes + row * (int64_t(arguments.row_units) * Codes::words * 4);
+    uint32_t left_out = 0;  // a bit for each unit that the fast way does not take
 #pragma unroll
     for (int i = 0; i < Units; ++i) {
         const uint32_t unit = threadIdx.x + i * blockDim.x;
         if (unit >= arguments.row_units) continue;
-        const bool ordinary = covered && unit_bits[i] < PlainUnit<Input>::extraordinary_bits;
-        const auto codes = ordinary ? UnitCodes<element>::encode(x[i], divisor) : UnitCodes<element>::encode_slowly(x[i], scale);
-        codes.store(to, unit);
+        if (Codes::template is_ordinary<Input>(unit_bits[i], scale))
+            Codes::encode(x[i], divisor).store(to, unit);
+        else
+            left_out |= 1u << i;
+    }
+    // Rare: these are read again, so that the fast way need not keep them.
+#pragma unroll 1
+    for (int i = 0; left_out != 0; ++i, left_out >>= 1) {
+        const uint32_t unit = threadIdx.x + i * blockDim.x;
+        if (left_out & 1) Codes::encode_slowly(PlainUnit<Input>::load(from, unit), scale).store(to, unit);
     }
 }
 

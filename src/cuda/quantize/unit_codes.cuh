@@ -55,17 +55,14 @@ struct UnitCodes {
     static constexpr int words = unit_code_bits(element) / 4;
     uint32_t word[words];
 
-    // For values below 2^40 and a scale that the divisor covers.
+    // Whether encode() may be called: values below 2^40, a scale that the divisor covers, and an element whose codes are quick to find.
     template <Element Input>
-    __device__ static UnitCodes encode(const PlainUnit<Input>& x, const Divisor& scale) {
-        if constexpr (element == Element::nf4)
-            return encode_nf4(x, scale);
-        else
-            return encode_inline(x, scale);
+    __device__ static bool is_ordinary(uint32_t largest_bits, float scale) {
+        return element != Element::nf4 && Divisor::covers_divisor(scale) && largest_bits < PlainUnit<Input>::extraordinary_bits;
     }
 
     template <Element Input>
-    __device__ static UnitCodes encode_inline(const PlainUnit<Input>& x, const Divisor& scale) {
+    __device__ static UnitCodes encode(const PlainUnit<Input>& x, const Divisor& scale) {
         UnitCodes codes;
         uint32_t bytes[2];
 #pragma unroll
@@ -91,19 +88,9 @@ struct UnitCodes {
         return codes;
     }
 
-    // Fifteen comparisons per value: long enough to be compiled once.
+    // For everything else, value by value as the reference does.
     template <Element Input>
-    __device__ __noinline__ static UnitCodes encode_nf4(PlainUnit<Input> x, Divisor scale) {
-        UnitCodes codes;
-        codes.word[0] = 0;
-#pragma unroll
-        for (int i = 0; i < unit_values; ++i) codes.word[0] |= reference::float_to_nf4(scale.quotient(x.value(i))) << (4 * i);
-        return codes;
-    }
-
-    // For everything else, value by value as the reference does. Rare, so it is kept out of the way of the fast code.
-    template <Element Input>
-    __device__ __noinline__ static UnitCodes encode_slowly(PlainUnit<Input> x, float scale) {
+    __device__ static UnitCodes encode_slowly(PlainUnit<Input> x, float scale) {
         const bool usable = reference::is_usable_scale(scale);
         uint32_t bytes[2] = {0, 0};
 #pragma unroll 1
