@@ -1,5 +1,7 @@
 // Eight neighbouring plain numbers in registers, in 16-byte accesses: what the fast kernels hold of x and y.
 #pragma once
+#include <cfloat>
+
 #include "cuda/quantize/units.cuh"
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
@@ -124,15 +126,20 @@ struct PlainUnit {
         words[bytes / 4 - 1] = wide ? 0 : words[bytes / 4 - 1] >> 16;
     }
 
-    // The largest magnitude of the finite values; `bits` are largest_bits().
-    __device__ float largest_finite(uint32_t bits) const {
-        if (bits < infinity_bits) return from_bits(bits);
+    // The largest magnitude of the finite values, or of those that are numbers; `bits` are largest_bits().
+    __device__ float largest_finite(uint32_t bits) const { return bits < infinity_bits ? from_bits(bits) : largest_up_to(FLT_MAX); }
+    __device__ float largest_number(uint32_t bits) const {
+        return bits <= infinity_bits ? from_bits(bits) : largest_up_to(core::infinity());
+    }
+
+private:
+    __device__ float largest_up_to(float limit) const {
         PlainUnit left = *this;
         float largest = 0.0f;
 #pragma unroll 1
         for (int i = 0; i < unit_values; ++i, left.drop_first()) {
             const float magnitude = fabsf(left.value(0));
-            if (core::is_finite(magnitude) && magnitude > largest) largest = magnitude;
+            if (magnitude <= limit && magnitude > largest) largest = magnitude;
         }
         return largest;
     }

@@ -45,7 +45,7 @@ __device__ inline uint32_t fp8_pair(float low, float high) {
 #endif
 }
 
-constexpr int unit_code_bits(Element element) {
+LOWBIT_HOST_DEVICE constexpr int unit_code_bits(Element element) {
     return element == Element::int8 || element == Element::fp8_e4m3 || element == Element::fp8_e5m2 ? 8 : 4;
 }
 
