@@ -1,6 +1,7 @@
 // The GGML types of 32 values. docs/formats.md has the arithmetic; the order of the operations here is part of the format.
 #pragma once
 #include "reference/ggml_layout.hpp"
+#include "reference/values.hpp"
 
 namespace lowbit::reference::ggml {
 
@@ -155,11 +156,13 @@ LOWBIT_HOST_DEVICE void Q8_1::decode(const uint8_t* block, int first, float* x) 
     for (int i = 0; i < Count; ++i) x[i] = core::multiply(float(int8_t(block[codes + first + i])), d);
 }
 
+inline constexpr Levels iq4_nl_levels = {{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}};
+
 namespace simple {
 
 LOWBIT_HOST_DEVICE inline float level_at(int index) {
-    static constexpr float levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-    return levels[index];
+    static constexpr Levels levels = iq4_nl_levels;
+    return levels.values[index];
 }
 
 // Ties go up. All the midpoints are exact, so comparing with them is comparing the distances. NaN, which an overflow in the search makes,

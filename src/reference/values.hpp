@@ -8,25 +8,20 @@
 
 namespace lowbit::reference {
 
+// What sixteen codes stand for.
+struct Levels {
+    float values[16];
+};
+
 // The quantiles of a normal distribution, scaled to [-1, 1], that define NF4.
+inline constexpr Levels nf4_levels = {{-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+                                       -0.18477343022823334f, -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f,
+                                       0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f,
+                                       0.7229568362236023f, 1.0f}};
+
 LOWBIT_HOST_DEVICE inline float nf4_value(unsigned code) {
-    static constexpr float values[16] = {-1.0f,
-                                         -0.6961928009986877f,
-                                         -0.5250730514526367f,
-                                         -0.39491748809814453f,
-                                         -0.28444138169288635f,
-                                         -0.18477343022823334f,
-                                         -0.09105003625154495f,
-                                         0.0f,
-                                         0.07958029955625534f,
-                                         0.16093020141124725f,
-                                         0.24611230194568634f,
-                                         0.33791524171829224f,
-                                         0.44070982933044434f,
-                                         0.5626170039176941f,
-                                         0.7229568362236023f,
-                                         1.0f};
-    return values[code];
+    static constexpr Levels levels = nf4_levels;  // a copy of its own: device code cannot read the host's
+    return levels.values[code];
 }
 constexpr unsigned nf4_zero = 7;
 
