@@ -90,14 +90,11 @@ template <int Exponent, int Mantissa, int Bias, int Largest>
 struct SmallFloat {
     static constexpr int sign_bit = 1 << (Exponent + Mantissa);
 
+    // The code in the place of fp32's exponent and mantissa is the number but for the difference of the biases, subnormal numbers included.
     LOWBIT_HOST_DEVICE static float decode(unsigned code) {
-        const int exponent = int(code) >> Mantissa & ((1 << Exponent) - 1);
-        const int mantissa = int(code) & ((1 << Mantissa) - 1);
-        const float smallest = bits_to_float(uint32_t(127 + 1 - Bias - Mantissa) << 23);  // 2^(1 - Bias - Mantissa)
-        const float magnitude = exponent == 0
-                                    ? float(mantissa) * smallest
-                                    : bits_to_float(uint32_t(exponent + 127 - Bias) << 23 | uint32_t(mantissa) << (23 - Mantissa));
-        return code & sign_bit ? -magnitude : magnitude;
+        const uint32_t magnitude = uint32_t(code) & uint32_t(sign_bit - 1);
+        const float value = bits_to_float(magnitude << (23 - Mantissa)) * bits_to_float(uint32_t(127 + 127 - Bias) << 23);
+        return code & unsigned(sign_bit) ? -value : value;
     }
 
     // Rounds to nearest even; beyond the largest number, infinity included, saturates. NaN is the caller's business.

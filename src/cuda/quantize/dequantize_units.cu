@@ -2,6 +2,7 @@
 #include "cuda/quantize/fast.hpp"
 #include "cuda/quantize/launcher.cuh"
 #include "cuda/quantize/requirements.hpp"
+#include "cuda/quantize/unit_scale.cuh"
 #include "cuda/quantize/unit_values.cuh"
 
 namespace lowbit::cuda {
@@ -33,7 +34,7 @@ __device__ inline void dequantize_units_as(const UnitsArguments& arguments) {
         const uint32_t unit = first + i * unit_threads;
         if (unit >= arguments.units) continue;
         const uint32_t index = arguments.scale_units.quotient(unit);
-        const float scale = scale_at(arguments.x, index);
+        const float scale = unit_scale_at(arguments.x, index);
         float values[unit_values];
         decode_unit<element>(codes[i], zero_point_at(arguments.x, index), values);
 #pragma unroll

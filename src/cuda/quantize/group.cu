@@ -3,6 +3,7 @@
 #include "cuda/quantize/launcher.cuh"
 #include "cuda/quantize/requirements.hpp"
 #include "cuda/quantize/unit_codes.cuh"
+#include "cuda/quantize/unit_scale.cuh"
 
 namespace lowbit::cuda {
 namespace {
@@ -49,7 +50,7 @@ __device__ inline void quantize_groups_as(const GroupArguments& arguments) {
                 reference::store_scale_bits(result.format.scale, result.scales, group, made.bits);
         }
         if (unit >= arguments.units) continue;
-        if (arguments.static_scales) scales[i] = scale_at(result, group);
+        if (arguments.static_scales) scales[i] = unit_scale_at(result, group);
         if (Codes::template is_ordinary<Input>(unit_bits, scales[i]))
             Codes::encode(x[i], Divisor(scales[i])).store(result.codes, unit);
         else
