@@ -75,7 +75,7 @@ struct WorkItem {
     }
 };
 
-// The sums of one warp, and the group they are in.
+// The sums of one warp, the group they are in, and the fragments it multiplies next.
 template <class C>
 class WarpSums {
     using Shape = typename C::Shape;
@@ -84,40 +84,63 @@ class WarpSums {
 
 public:
     __device__ WarpSums(const AmpereArgs& args, const WorkItem<C>& work) : args_(args) {
-        const int warp = threadIdx.x / 32;
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         warp_row_ = warp % Shape::WarpRows;
         warp_token_ = warp / Shape::WarpRows % Shape::WarpTokens;
         warp_depth_ = warp / (Shape::WarpRows * Shape::WarpTokens);
         first_row_ = work.first_row + warp_row_ * Shape::rows_per_warp;
         first_token_ = work.first_token + warp_token_ * Shape::tokens_per_warp;
+        constexpr int pair = Shape::token_fragments % 2 == 0;  // one load brings the fragments of 16 tokens
+        const int token = warp_token_ * Shape::tokens_per_warp + lane % 8 + (pair ? lane / 16 * 8 : 0);
+        const uint32_t place = uint32_t(warp_depth_ * (C::weight_bytes + C::token_bytes));
+        rows_at_ = place + Source::first(warp_row_ * Shape::rows_per_warp);
+        tokens_at_ = place + C::weight_bytes + uint32_t(swizzled(token, lane / 8 % 2));
+        ptx::hold(rows_at_), ptx::hold(tokens_at_);
     }
     __device__ int warp_token() const { return warp_token_; }
     __device__ int warp_depth() const { return warp_depth_; }
 
-    // Multiplies the k block of this warp in a stage; `meanwhile` is called once for every step, for work to be strewn between them.
-    template <class Meanwhile>
-    __device__ void multiply(const uint8_t* stage, int first_block, const Meanwhile& meanwhile) {
-        const int block = first_block + warp_depth_;
-        if (Shape::WarpDepth > 1 && block >= args_.k_blocks) return;
-        const uint8_t* weight = stage + warp_depth_ * (C::weight_bytes + C::token_bytes);
-        const uint8_t* tokens = weight + C::weight_bytes;
-        typename Source::Fragments kept[Shape::row_fragments];
+    // The fragments of the first step of a stage.
+    __device__ void begin(uint32_t stage) {
+        load(operands_[0], stage, 0);
 #pragma unroll
-        for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(kept[i], weight, warp_row_ * Shape::rows_per_warp + 16 * i);
-        if constexpr (C::Grouped) {
-            constexpr int block_values = steps_per_block * Mma::values_per_step;
-            const int first = block * block_values;
-            enter_group(first);
-            if (group_end_ < first + block_values) return multiply_short_groups(weight, tokens, kept, first, meanwhile);
-        }
-        // The fragments of a step are loaded while the one before is multiplied.
-        Operands operands[2];
-        load(operands[0], weight, tokens, kept, 0);
+        for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(kept_[i], stage, rows_at_, i);
+    }
+
+    // Multiplies the k block of this warp in a stage, whose first step is loaded already. Fragments are loaded a step ahead: those of a step
+    // while the one before is multiplied, and before the last one `next` waits for the next stage and says where it lies.
+    // `meanwhile` is called copy_parts times, for copies to be strewn between the steps.
+    template <class Meanwhile, class Next>
+    __device__ void multiply(uint32_t stage, int first_block, const Meanwhile& meanwhile, const Next& next) {
+        constexpr int block_values = steps_per_block * Mma::values_per_step;
+        const int block = first_block + warp_depth_, first = block * block_values;
+        const bool inside = Shape::WarpDepth == 1 || block < args_.k_blocks;
+        if constexpr (C::Grouped)
+            if (inside) {
+                enter_group(first);
+                if (group_end_ < first + block_values) {
+#pragma unroll
+                    for (int part = 0; part < copy_parts; ++part) meanwhile(part);
+                    multiply_short_groups(stage, first);
+                    return begin(next());
+                }
+            }
 #pragma unroll
         for (int step = 0; step < steps_per_block; ++step) {
-            if (step + 1 < steps_per_block) load(operands[(step + 1) % 2], weight, tokens, kept, step + 1);
-            meanwhile(step);
-            multiply_step(operands[step % 2]);
+            typename Source::Kept following[Shape::row_fragments];
+            if (step + 1 < steps_per_block) {
+                load(operands_[(step + 1) % 2], stage, step + 1);
+            } else {
+                const uint32_t after = next();
+                load(operands_[0], after, 0);
+#pragma unroll
+                for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(following[i], after, rows_at_, i);
+            }
+            if (step < copy_parts) meanwhile(step);
+            if (inside) multiply_step(operands_[step % 2], step);
+            if (step + 1 == steps_per_block)
+#pragma unroll
+                for (int i = 0; i < Shape::row_fragments; ++i) kept_[i] = following[i];
         }
     }
 
@@ -145,31 +168,44 @@ public:
 
 private:
     struct Operands {
-        uint32_t a[Shape::row_fragments][4], b[Shape::token_fragments][2];
+        uint32_t a[Source::decodes ? 1 : Shape::row_fragments][4], b[Shape::token_fragments][2];
     };
 
-    __device__ void load(Operands& operands, const uint8_t* weight, const uint8_t* tokens,
-                         const typename Source::Fragments (&kept)[Shape::row_fragments], int step) const {
-        load_tokens(operands.b, tokens, step);
+    __device__ void load(Operands& operands, uint32_t stage, int step) const {
+        const uint32_t tokens = stage + step_address(tokens_at_, step);
+        if constexpr (Shape::token_fragments % 2 == 0) {
 #pragma unroll
-        for (int i = 0; i < Shape::row_fragments; ++i)
-            Source::template load<Mma>(operands.a[i], kept[i], group_[i], weight, warp_row_ * Shape::rows_per_warp + 16 * i, step);
+            for (int j = 0; j < Shape::token_fragments; j += 2) {
+                uint32_t pair[4];
+                ptx::load_matrices(pair, tokens + 8 * j * block_bytes);
+                operands.b[j][0] = pair[0], operands.b[j][1] = pair[1], operands.b[j + 1][0] = pair[2], operands.b[j + 1][1] = pair[3];
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < Shape::token_fragments; ++j) ptx::load_matrices(operands.b[j], tokens + 8 * j * block_bytes);
+        }
+        if constexpr (!Source::decodes)
+#pragma unroll
+            for (int i = 0; i < Shape::row_fragments; ++i) Source::load(operands.a[i], stage, rows_at_, i, step);
     }
 
-    __device__ void multiply_step(const Operands& operands) {
+    __device__ void multiply_step(const Operands& operands, int step) {
 #pragma unroll
-        for (int i = 0; i < Shape::row_fragments; ++i)
+        for (int i = 0; i < Shape::row_fragments; ++i) {
+            if constexpr (Source::decodes) {
+                uint32_t a[4];
+                Source::decode(a, kept_[i], group_[i], step);
 #pragma unroll
-            for (int j = 0; j < Shape::token_fragments; ++j) Mma::multiply(parts_[i][j], operands.a[i], operands.b[j]);
+                for (int j = 0; j < Shape::token_fragments; ++j) Mma::multiply(parts_[i][j], a, operands.b[j]);
+            } else {
+#pragma unroll
+                for (int j = 0; j < Shape::token_fragments; ++j) Mma::multiply(parts_[i][j], operands.a[i], operands.b[j]);
+            }
+        }
     }
 
     // A block in which groups end.
-    template <class Meanwhile>
-    __device__ void multiply_short_groups(const uint8_t* weight, const uint8_t* tokens,
-                                          const typename Source::Fragments (&kept)[Shape::row_fragments], int first,
-                                          const Meanwhile& meanwhile) {
-#pragma unroll
-        for (int step = 0; step < steps_per_block; ++step) meanwhile(step);
+    __device__ void multiply_short_groups(uint32_t stage, int first) {
         for (int step = 0; step < steps_per_block;) {
             enter_group(first + step * Mma::values_per_step);
             const int left = group_end_ - first;
@@ -177,9 +213,8 @@ private:
 #pragma unroll
             for (int s = 0; s < steps_per_block; ++s) {
                 if (s < step || s >= end) continue;
-                Operands operands;
-                load(operands, weight, tokens, kept, s);
-                multiply_step(operands);
+                load(operands_[0], stage, s);
+                multiply_step(operands_[0], s);
             }
             step = end;
         }
@@ -190,25 +225,6 @@ private:
             return sums_[i][j][e];
         else
             return parts_[i][j][e];
-    }
-
-    __device__ static void load_tokens(uint32_t (&b)[Shape::token_fragments][2], const uint8_t* tokens, int step, int first) {
-        const int lane = threadIdx.x % 32;
-        if constexpr (Shape::token_fragments % 2 == 0) {
-#pragma unroll
-            for (int j = 0; j < Shape::token_fragments; j += 2) {
-                uint32_t pair[4];
-                ptx::load_matrices(pair, tokens + swizzled(first + 8 * j + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
-                b[j][0] = pair[0], b[j][1] = pair[1], b[j + 1][0] = pair[2], b[j + 1][1] = pair[3];
-            }
-        } else {
-#pragma unroll
-            for (int j = 0; j < Shape::token_fragments; ++j)
-                ptx::load_matrices(b[j], tokens + swizzled(first + 8 * j + lane % 8, 2 * step + lane / 8 % 2));
-        }
-    }
-    __device__ void load_tokens(uint32_t (&b)[Shape::token_fragments][2], const uint8_t* tokens, int step) const {
-        load_tokens(b, tokens, step, warp_token_ * Shape::tokens_per_warp);
     }
 
     // Before the step at column k: closes the group that ended, and opens the one that k lies in.
@@ -271,6 +287,9 @@ private:
     const AmpereArgs& args_;
     int warp_row_, warp_token_, warp_depth_;
     int64_t first_row_, first_token_;
+    uint32_t rows_at_, tokens_at_;  // this lane's places in a stage
+    Operands operands_[2];
+    typename Source::Kept kept_[Shape::row_fragments];
     int group_begin_ = -1, group_end_ = 0;
     typename C::Part parts_[Shape::row_fragments][Shape::token_fragments][4] = {};
     float sums_[C::Grouped ? Shape::row_fragments : 1][C::Grouped ? Shape::token_fragments : 1][4] = {};
@@ -337,24 +356,33 @@ __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultipro
             copier.copy(shared + i * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, part);
         ptx::commit_copies();
     }
-    int stage = 0, next = Shape::Stages - 1;  // places in the ring
-    for (int i = 0; i < work.stages; ++i) {
+    const uint32_t ring = ptx::shared_address(shared);
+    int stage = 0, free = Shape::Stages - 1;  // places in the ring: the one that is multiplied, the one that is filled
+    const auto after = [](int place) { return place + 1 == Shape::Stages ? 0 : place + 1; };
+    // Waits until the stage at `place` is there, and everybody has left the one before it.
+    const auto arrived = [&](int place) {
         ptx::wait_for_copies<Shape::Stages - 2>();
-        __syncthreads();  // the stage is there, and everybody has left the one that is filled next
-        // What lies beyond the last stage is filled with zeros, or with what another block needs; nobody reads it.
+        __syncthreads();
+        return ring + place * C::stage_bytes;
+    };
+    sums.begin(arrived(0));
+    for (int i = 0; i < work.stages; ++i) {
+        // What lies beyond the last stage is filled with zeros, or with what another block needs; nobody multiplies it.
         const auto copy = [&](int part) {
-            copier.copy(shared + next * C::stage_bytes, (work.first_stage + i + Shape::Stages - 1) * Shape::WarpDepth, part);
+            copier.copy(shared + free * C::stage_bytes, (work.first_stage + i + Shape::Stages - 1) * Shape::WarpDepth, part);
+            if (part + 1 == copy_parts) ptx::commit_copies();
         };
+        const auto next = [&] { return arrived(after(stage)); };
+        const int first_block = (work.first_stage + i) * Shape::WarpDepth;
         if constexpr (Shape::WarpDepth > 1) {  // few tokens: the sooner the weight is asked for, the better
 #pragma unroll
             for (int part = 0; part < copy_parts; ++part) copy(part);
-            sums.multiply(shared + stage * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, [](int) {});
+            sums.multiply(ring + stage * C::stage_bytes, first_block, [](int) {}, next);
         } else {
-            sums.multiply(shared + stage * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, copy);
+            sums.multiply(ring + stage * C::stage_bytes, first_block, copy, next);
         }
-        ptx::commit_copies();
-        stage = stage + 1 == Shape::Stages ? 0 : stage + 1;
-        next = next + 1 == Shape::Stages ? 0 : next + 1;
+        stage = after(stage);
+        free = after(free);
     }
     sums.close();
     ptx::wait_for_copies<0>();

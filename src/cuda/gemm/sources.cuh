@@ -1,6 +1,6 @@
 // Where the weight's fragments come from. A source has a Copier, which brings one k block of a tile's rows into shared memory (all threads of
-// the block, in four parts, so that copies can be strewn between the steps of the block before), and loads the fragment of 16 rows and
-// one step from there (`keep` what one load brings for all steps, then `load`, a warp).
+// the block, in parts, so that copies can be strewn between the steps of the block before), and loads the fragment of 16 rows and
+// one step from there: `load` where it lies there as the tensor core wants it, or `keep` the codes of all steps and `decode` those of one.
 //
 // A k block is 128 bytes of a row of tokens: 64 values of 16 bits, 128 of 8, 1024 of 1. Rows of 128 bytes lie swizzled in shared memory: 16-byte
 // chunk c of row r stands at chunk c ^ (r % 8), so that the eight rows of a matrix load fall into different banks.
@@ -23,7 +23,7 @@ struct AlignedRows {
     int64_t rows = 0, bytes = 0;
 };
 
-constexpr int copy_parts = steps_per_block;
+constexpr int copy_parts = steps_per_block - 1;  // one for every step but the last, before which the next stage is waited for
 
 // Copies `Rows` rows. A thread has one chunk of every Threads / 8-th row: its addresses differ by constants from row to row, and only the
 // first is kept. What lies beyond the matrix becomes 0.
@@ -60,31 +60,39 @@ private:
     int to_;
 };
 
-// The 16-row operand from swizzled rows.
-__device__ inline void load_rows_fragment(uint32_t (&a)[4], const uint8_t* stage, int first_row, int step) {
+// Where a lane of a warp finds its row of the 16-row operand at step 0; `step_address` moves on from there. Steps are 32 bytes apart, and the
+// swizzle of a row is the same for all of them: it only flips bits.
+__device__ inline uint32_t first_fragment(int first_row) {
     const int lane = threadIdx.x % 32;
-    ptx::load_matrices(a, stage + swizzled(first_row + lane % 16, 2 * step + lane / 16));
+    return uint32_t(swizzled(first_row + lane % 16, lane / 16));
 }
+__device__ inline uint32_t step_address(uint32_t first, int step) { return first ^ uint32_t(step * 32); }
 
-struct RowsSource {
+// Fragments in swizzled rows: loaded a step before they are multiplied.
+struct FragmentsInRows {
+    static constexpr bool decodes = false;
+    struct Kept {};   // nothing is kept from step to step
+    struct Group {};  // nor from group to group
+
+    __device__ static uint32_t first(int first_row) { return first_fragment(first_row); }
+    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
+    __device__ static void keep(Kept&, uint32_t, uint32_t, int) {}
+    __device__ static void load(uint32_t (&a)[4], uint32_t stage, uint32_t first, int fragment, int step) {
+        ptx::load_matrices(a, stage + step_address(first, step) + fragment * 16 * block_bytes);
+    }
+};
+
+struct RowsSource : FragmentsInRows {
     struct Args {
         AlignedRows rows;
     };
     template <int Rows>
     static constexpr int stage_bytes = Rows* block_bytes;
-    struct Fragments {};  // nothing is kept from step to step
-    struct Group {};      // nor from group to group
 
     template <int Rows, int Threads, class Mma>
     struct Copier : RowsCopier<Rows, Threads> {
         __device__ Copier(const Args& args, int64_t first_row) : RowsCopier<Rows, Threads>(args.rows, first_row) {}
     };
-    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
-    __device__ static void keep(Fragments&, const uint8_t*, int) {}
-    template <class Mma>
-    __device__ static void load(uint32_t (&a)[4], const Fragments&, const Group&, const uint8_t* stage, int first_row, int step) {
-        load_rows_fragment(a, stage, first_row, step);
-    }
 };
 
 // Two numbers of the arithmetic's 16 bits in a word.
@@ -116,14 +124,12 @@ __device__ __noinline__ void decode_run(const AnyMatrix& matrix, int64_t row, in
 }
 
 // Anything: decoded on the way into shared memory, to numbers of 16 bits or to signed bytes.
-struct DecodedSource {
+struct DecodedSource : FragmentsInRows {
     struct Args {
         AnyMatrix matrix;
     };
     template <int Rows>
     static constexpr int stage_bytes = Rows* block_bytes;
-    struct Fragments {};
-    struct Group {};
 
     template <int Rows, int Threads, class Mma>
     struct Copier {
@@ -144,12 +150,6 @@ struct DecodedSource {
             }
         }
     };
-    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
-    __device__ static void keep(Fragments&, const uint8_t*, int) {}
-    template <class Mma>
-    __device__ static void load(uint32_t (&a)[4], const Fragments&, const Group&, const uint8_t* stage, int first_row, int step) {
-        load_rows_fragment(a, stage, first_row, step);
-    }
 };
 
 // Packed tiles of 4-bit codes (core/packed.hpp): a lane's 16 bytes hold its fragments of four steps; Decoder turns a word into one.
@@ -161,7 +161,8 @@ struct TilesSource {
     };
     template <int Rows>
     static constexpr int stage_bytes = Rows / 16 * core::TileGrid::atom_bytes;
-    struct Fragments {
+    static constexpr bool decodes = true;
+    struct Kept {
         uint4 words;
     };
     using Group = typename Decoder::Group;
@@ -196,13 +197,12 @@ struct TilesSource {
     __device__ static void open_group(Group& group, const GroupScales& scales, int64_t row, int64_t below, int which) {
         Decoder::open_group(group, scales, row, below, which);
     }
-    __device__ static void keep(Fragments& kept, const uint8_t* stage, int first_row) {
-        kept.words = *reinterpret_cast<const uint4*>(stage + first_row / 16 * 512 + threadIdx.x % 32 * 16);
+    __device__ static uint32_t first(int first_row) { return uint32_t(first_row / 16 * 512 + threadIdx.x % 32 * 16); }
+    __device__ static void keep(Kept& kept, uint32_t stage, uint32_t first, int fragment) {
+        kept.words = ptx::load_16(stage + first + fragment * 512);
     }
-    template <class Mma>
-    __device__ static void load(uint32_t (&a)[4], const Fragments& kept, const Group& group, const uint8_t*, int, int step) {
-        const uint32_t word = step == 0 ? kept.words.x : step == 1 ? kept.words.y : step == 2 ? kept.words.z : kept.words.w;
-        Decoder::decode(a, word, group);
+    __device__ static void decode(uint32_t (&a)[4], const Kept& kept, const Group& group, int step) {
+        Decoder::decode(a, step == 0 ? kept.words.x : step == 1 ? kept.words.y : step == 2 ? kept.words.z : kept.words.w, group);
     }
 };
 

@@ -48,16 +48,22 @@ __device__ inline void wait_for_copies() {
 }
 
 // Four 8 x 16-byte matrices; lane l gives the address of row l % 8 of matrix l / 8, and gets bytes 4(l%4) .. of row l / 4 of each.
-__device__ inline void load_matrices(uint32_t (&r)[4], const void* row) {
+__device__ inline void load_matrices(uint32_t (&r)[4], uint32_t row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row))
+                 : "r"(row)
                  : "memory");
 }
 
+__device__ inline uint4 load_16(uint32_t address) {
+    uint4 r;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(address) : "memory");
+    return r;
+}
+
 // Two: the addresses of lanes 0 .. 15.
-__device__ inline void load_matrices(uint32_t (&r)[2], const void* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(shared_address(row)) : "memory");
+__device__ inline void load_matrices(uint32_t (&r)[2], uint32_t row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(row) : "memory");
 }
 
 // (x & mask) | bits in one instruction; the compiler, given two constants, makes it two.
