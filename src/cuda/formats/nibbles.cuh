@@ -45,7 +45,7 @@ __device__ inline uint32_t as_bits(Pair pair) {
 template <class Mma>
 struct SignedNibbles {
     struct Group {};
-    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
+    __device__ static void open_group(Group&, const GroupScales&, int64_t, int) {}
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
         using Pair = typename Magic<Mma>::Pair;
         const Pair bias = Magic<Mma>::pair(8);
@@ -61,9 +61,10 @@ struct UnsignedNibbles {
     struct Group {
         typename Magic<Mma>::Pair bias[2];  // rows g and g + 8
     };
-    __device__ static void open_group(Group& group, const GroupScales& scales, int64_t row, int64_t below, int which) {
-        group.bias[0] = Magic<Mma>::pair(scales.zero_point_at(row, which));
-        group.bias[1] = Magic<Mma>::pair(scales.zero_point_at(below, which));
+    __device__ static void open_group(Group& group, const GroupScales& scales, int64_t offset, int which) {
+        const uint32_t zeros = scales.zero_pair(offset, which);
+        group.bias[0] = Magic<Mma>::pair(int(zeros & 0xff));
+        group.bias[1] = Magic<Mma>::pair(int(zeros >> 8));
     }
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
         using Pair = typename Magic<Mma>::Pair;
@@ -78,7 +79,7 @@ struct UnsignedNibbles {
 template <class Mma, Element E>
 struct LevelNibbles {
     struct Group {};
-    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
+    __device__ static void open_group(Group&, const GroupScales&, int64_t, int) {}
 
     static constexpr uint16_t level_bits(int code) {
         const float value = level(code);

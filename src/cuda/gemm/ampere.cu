@@ -146,16 +146,16 @@ struct Plan {
     }
 };
 
-AmpereRunner find_runner(Arithmetic arithmetic, WeightSource source, const MatmulProblem& problem, bool grouped) {
+AmpereRunner find_runner(Arithmetic arithmetic, WeightSource source, const MatmulProblem& problem, Groups groups) {
     const bool decoded = source == WeightSource::decoded;
     if (source == WeightSource::tiles) {
         const Element element = problem.weight.quantized.format.element;
         return arithmetic == Arithmetic::bf16 ? tiles_bf16_runner(element) : tiles_fp16_runner(element);
     }
     switch (arithmetic) {
-    case Arithmetic::bf16: return bf16_runner(decoded, grouped);
-    case Arithmetic::fp16: return fp16_runner(decoded, grouped);
-    case Arithmetic::int8: return int8_runner(decoded, grouped);
+    case Arithmetic::bf16: return bf16_runner(decoded, groups);
+    case Arithmetic::fp16: return fp16_runner(decoded, groups);
+    case Arithmetic::int8: return int8_runner(decoded, groups);
     default: return int1_runner();
     }
 }
@@ -169,16 +169,17 @@ ZeroPoints zero_points(const QuantizedView& view) {
     return {view.zero_points, view.format.granularity == Granularity::row ? 1 : 0, 128};
 }
 
-void plan_scales(Arithmetic arithmetic, const MatmulProblem& problem, Plan& plan, bool& grouped) {
+Groups plan_scales(Arithmetic arithmetic, const MatmulProblem& problem, Plan& plan) {
     const bool raw = problem.raw_integers();
     const Scaling x = scaling_of(arithmetic, problem.x, raw), weight = scaling_of(arithmetic, problem.weight, raw);
     if (x == Scaling::at_end) plan.args.epilogue.token_scale[0] = constant_scale(problem.x.quantized);
     if (weight == Scaling::at_end) plan.args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
     if (x == Scaling::by_group) plan.args.token_groups = GroupScales(problem.x.quantized);
     if (weight == Scaling::by_group) plan.args.row_groups = GroupScales(problem.weight.quantized);
-    grouped = x == Scaling::by_group || weight == Scaling::by_group;
     if (weight == Scaling::at_end || weight == Scaling::by_group) plan.weight.matrix = plan.weight.matrix.without_scales();
     plan.token_scales_left_out = problem.x.is_quantized;
+    if (x == Scaling::by_group) return Groups::rows_and_tokens;
+    return weight == Scaling::by_group ? Groups::rows : Groups::none;
 }
 
 void plan_zero_points(const MatmulProblem& problem, Plan& plan) {
@@ -196,15 +197,14 @@ Plan make_plan(Arithmetic arithmetic, WeightSource source, const MatmulProblem& 
     plan.args.rows = problem.n();
     plan.args.k_blocks = core::ceil_div(problem.k(), step_values(arithmetic) * steps_per_block);
     plan.weight.matrix = AnyMatrix(problem.weight);
-    bool grouped = false;
-    plan_scales(arithmetic, problem, plan, grouped);
+    const Groups groups = plan_scales(arithmetic, problem, plan);
     if (arithmetic == Arithmetic::int8) plan_zero_points(problem, plan);
     if (source == WeightSource::rows) plan.weight.rows = *aligned_rows(arithmetic, problem.weight);
     if (source == WeightSource::tiles) {
         const core::TileGrid grid(problem.weight.quantized.format, problem.n(), problem.k());
         plan.weight.codes = problem.weight.quantized.codes, plan.weight.tiles = grid.tiles, plan.weight.atoms = grid.atoms;
     }
-    plan.runner = find_runner(arithmetic, source, problem, grouped);
+    plan.runner = find_runner(arithmetic, source, problem, groups);
     if (const std::optional<AlignedRows> rows = aligned_rows(arithmetic, problem.x)) {
         plan.args.tokens = *rows;
     } else {
@@ -273,7 +273,9 @@ std::string ampere_reason_against(Arithmetic arithmetic, WeightSource source, co
     if (arithmetic == Arithmetic::int8)
         if (std::string reason = reason_against_integers(problem); !reason.empty()) return reason;
     switch (source) {
-    case WeightSource::tiles: return is_tiles(problem.weight) ? "" : "weight is not packed in tiles";
+    case WeightSource::tiles:
+        if (!is_tiles(problem.weight)) return "weight is not packed in tiles";
+        return scaling_of(arithmetic, problem.x, false) == Scaling::by_group ? "scales of x change along K" : "";
     case WeightSource::rows: {
         if (!aligned_rows(arithmetic, problem.weight))
             return core::join("weight is not ", core::element_name(element_of(arithmetic)), " in rows aligned to 16 bytes");

@@ -36,12 +36,15 @@ struct AmpereArgs {
     EpilogueArgs epilogue;
 };
 
-template <class Mma_, class Source_, class Tile_, bool Grouped_>
+// Whose scales change along K.
+enum class Groups { none, rows, rows_and_tokens };
+
+template <class Mma_, class Source_, class Tile_, Groups Groups_>
 struct AmpereConfig {
     using Mma = Mma_;
     using Source = Source_;
     using Shape = Tile_;
-    static constexpr bool Grouped = Grouped_;
+    static constexpr bool Grouped = Groups_ != Groups::none, TokensGrouped = Groups_ == Groups::rows_and_tokens;
     static constexpr int weight_bytes = Source::template stage_bytes<Shape::Rows>, token_bytes = Shape::Tokens * block_bytes;
     static constexpr int stage_bytes = (weight_bytes + token_bytes) * Shape::WarpDepth;
     static constexpr int pitch = Shape::Rows + 4;  // of the results in shared memory: lanes of a store fall into different banks
@@ -232,21 +235,33 @@ private:
         if (k < group_end_) return;
         if (group_begin_ >= 0) close_group();
         group_begin_ = k;
-        int length = args_.row_groups.group ? args_.row_groups.group : args_.token_groups.group;
-        if (args_.token_groups.group && args_.token_groups.group < length) length = args_.token_groups.group;
+        int length = args_.row_groups.group;
+        if constexpr (C::TokensGrouped)
+            if (!length || (args_.token_groups.group && args_.token_groups.group < length)) length = args_.token_groups.group;
         group_end_ = (k / length + 1) * length;
         if (group_end_ >= args_.epilogue.depth) group_end_ = INT32_MAX;  // steps beyond K belong to the last group: their tokens are 0
         if (!args_.row_groups.group) return;
-        const int which = group_begin_ / args_.row_groups.group, g = threadIdx.x % 32 / 4;
+        const int which = k / args_.row_groups.group, g = threadIdx.x % 32 / 4;
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i) {
             // Rows beyond the matrix: the last one's scale will do, their products are never stored.
-            const int64_t row = smaller(first_row_ + 16 * i + g, args_.rows - 1),
-                          below = smaller(first_row_ + 16 * i + g + 8, args_.rows - 1);
-            scales_[i][0] = args_.row_groups.bits_at(row, which);
-            scales_[i][1] = args_.row_groups.bits_at(below, which);
-            Source::open_group(group_[i], args_.row_groups, row, below, which);
+            if constexpr (Source::decodes) {
+                const int64_t offset = args_.row_groups.pair_offset(smaller(first_row_ / 16 + i, (args_.rows - 1) / 16), g);
+                scales_[i] = args_.row_groups.pair_bits(offset, which);
+                Source::open_group(group_[i], args_.row_groups, offset, which);
+            } else {
+                const int64_t row = first_row_ + 16 * i + g;
+                scales_[i].x = args_.row_groups.bits_at(smaller(row, args_.rows - 1), which);
+                scales_[i].y = args_.row_groups.bits_at(smaller(row + 8, args_.rows - 1), which);
+            }
         }
+    }
+
+    __device__ float row_scale(int i, int half) const {
+        if constexpr (Source::decodes)
+            return args_.row_groups.pair_value(scales_[i], half);
+        else
+            return args_.row_groups.group ? args_.row_groups.value(half ? scales_[i].y : scales_[i].x) : 1.0f;
     }
 
     __device__ void close_group() {
@@ -254,8 +269,8 @@ private:
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i)
 #pragma unroll
-            for (int half = 0; half < 2; ++half) row_scales[i][half] = args_.row_groups.group ? args_.row_groups.value(scales_[i][half]) : 1.0f;
-        if (args_.token_groups.group) {
+            for (int half = 0; half < 2; ++half) row_scales[i][half] = row_scale(i, half);
+        if (C::TokensGrouped && args_.token_groups.group) {
             const int which = group_begin_ / args_.token_groups.group;
 #pragma unroll
             for (int j = 0; j < Shape::token_fragments; ++j)
@@ -293,7 +308,7 @@ private:
     int group_begin_ = -1, group_end_ = 0;
     typename C::Part parts_[Shape::row_fragments][Shape::token_fragments][4] = {};
     float sums_[C::Grouped ? Shape::row_fragments : 1][C::Grouped ? Shape::token_fragments : 1][4] = {};
-    uint32_t scales_[C::Grouped ? Shape::row_fragments : 1][2];  // as they lie in memory
+    uint2 scales_[C::Grouped ? Shape::row_fragments : 1];  // of rows g and g + 8, as they lie in memory
     typename Source::Group group_[Shape::row_fragments];
 };
 

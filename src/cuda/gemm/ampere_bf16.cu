@@ -2,10 +2,11 @@
 
 namespace lowbit::cuda {
 
-AmpereRunner bf16_runner(bool decoded, bool grouped) {
+AmpereRunner bf16_runner(bool decoded, Groups groups) {
     using Mma = ptx::MmaBf16;
-    if (!decoded) return runner<Mma, RowsSource, false>();
-    return grouped ? runner<Mma, DecodedSource, true>() : runner<Mma, DecodedSource, false>();
+    if (!decoded) return runner<Mma, RowsSource, Groups::none>();
+    // Tokens in bf16 are plain numbers: their scales never change along K.
+    return groups == Groups::none ? runner<Mma, DecodedSource, Groups::none>() : runner<Mma, DecodedSource, Groups::rows>();
 }
 
 }  // namespace lowbit::cuda

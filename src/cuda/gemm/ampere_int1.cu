@@ -2,6 +2,6 @@
 
 namespace lowbit::cuda {
 
-AmpereRunner int1_runner() { return runner<ptx::MmaInt1, RowsSource, false>(); }
+AmpereRunner int1_runner() { return runner<ptx::MmaInt1, RowsSource, Groups::none>(); }
 
 }  // namespace lowbit::cuda

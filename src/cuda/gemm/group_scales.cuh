@@ -57,20 +57,33 @@ struct GroupScales {
         return bytes == 4 ? *reinterpret_cast<const uint32_t*>(place) : *place;
     }
     __device__ float value(uint32_t bits) const {
-        switch (element) {
-        case Element::fp32: return __uint_as_float(bits);
-        case Element::fp16: return half_to_float(uint16_t(bits));
-        case Element::bf16: return bfloat_to_float(uint16_t(bits));
-        case Element::e8m0: return __uint_as_float(bits == 0 ? 0x00400000u : bits == 255 ? 0x7fffffffu : bits << 23);
-        default: {
-            // e4m3 as fp16: sign and exponent moved into place, the difference of the exponents' biases multiplied in.
-            const float number = half_to_float(uint16_t((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 256.0f;
-            return ((bits & 0x7f) == 0x7f ? __uint_as_float(0x7fffffffu) : number) * *unit_at;
-        }
-        }
+        if (element == Element::fp16) return half_to_float(uint16_t(bits));
+        if (element == Element::bf16) return bfloat_to_float(uint16_t(bits));
+        return element == Element::fp32 ? __uint_as_float(bits) : byte_value(bits);
+    }
+    // Scales of one byte; a call of its own, since few formats have them and every group of every kernel would hold the code.
+    __device__ __noinline__ float byte_value(uint32_t bits) const {
+        if (element == Element::e8m0) return __uint_as_float(bits == 0 ? 0x00400000u : bits == 255 ? 0x7fffffffu : bits << 23);
+        // e4m3 as fp16: sign and exponent moved into place, the difference of the exponents' biases multiplied in.
+        const float number = half_to_float(uint16_t((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 256.0f;
+        return ((bits & 0x7f) == 0x7f ? __uint_as_float(0x7fffffffu) : number) * *unit_at;
     }
     __device__ float at(int64_t row, int which) const { return value(bits_at(row, which)); }
-    __device__ int zero_point_at(int64_t row, int which) const { return zero_points ? zero_points[offset(row, which) / lane_step] : 0; }
+
+    // Tiles: the scales of rows r and r + 8 in one load, and their zero points in another. `tile` and `lane_row` (r % 8) give the place.
+    __device__ int64_t pair_offset(int64_t tile, int lane_row) const { return tile * row_step + lane_row * 2 * bytes; }
+    __device__ uint2 pair_bits(int64_t offset, int which) const {
+        const uint8_t* place = data + offset + int64_t(which) * group_step;
+        if (bytes == 2) return make_uint2(*reinterpret_cast<const uint32_t*>(place), 0);
+        return bytes == 4 ? *reinterpret_cast<const uint2*>(place) : make_uint2(*reinterpret_cast<const uint16_t*>(place), 0);
+    }
+    __device__ float pair_value(uint2 bits, int half) const {
+        if (bytes == 2) return value(half ? bits.x >> 16 : bits.x & 0xffffu);
+        return bytes == 4 ? value(half ? bits.y : bits.x) : value(bits.x >> (8 * half) & 0xffu);
+    }
+    __device__ uint32_t zero_pair(int64_t offset, int which) const {
+        return *reinterpret_cast<const uint16_t*>(zero_points + (offset + int64_t(which) * group_step) / bytes);
+    }
 };
 
 }  // namespace lowbit::cuda

@@ -41,15 +41,15 @@ void launch_tile(const AmpereArgs& args, const typename C::Source::Args& weight,
     check_launch("ampere");
 }
 
-template <class Mma, class Source, bool Grouped>
+template <class Mma, class Source, Groups Kind>
 struct AmpereFamily {
     static constexpr bool packed = Source::template stage_bytes<16> < 16 * block_bytes;
-    using Few = AmpereConfig<Mma, Source, std::conditional_t<packed, FewTokensPackedTile, FewTokensTile>, Grouped>;
-    using Some = AmpereConfig<Mma, Source, SomeTokensTile, Grouped>;
-    using Square = AmpereConfig<Mma, Source, std::conditional_t<packed, SquarePackedTile, SquareTile>, Grouped>;
-    using Wide = AmpereConfig<Mma, Source, WideTile, false>;
+    using Few = AmpereConfig<Mma, Source, std::conditional_t<packed, FewTokensPackedTile, FewTokensTile>, Kind>;
+    using Some = AmpereConfig<Mma, Source, SomeTokensTile, Kind>;
+    using Square = AmpereConfig<Mma, Source, std::conditional_t<packed, SquarePackedTile, SquareTile>, Kind>;
+    using Wide = AmpereConfig<Mma, Source, WideTile, Groups::none>;
     // Part sums and sums of a wide tile do not fit into the registers together; and what is decoded on the way does not gain from it.
-    static constexpr bool has_wide = !Grouped && std::is_same_v<Source, RowsSource>;
+    static constexpr bool has_wide = Kind == Groups::none && std::is_same_v<Source, RowsSource>;
 
     static TileChoice choose(const ProductSize& size, int device) {
         static constexpr TileCandidate candidates[] = {candidate<Few>(TileKind::few_tokens, 0.30),
@@ -84,9 +84,9 @@ struct AmpereRunner {
     void (*launch)(TileKind kind, const AmpereArgs& args, const AmpereWeight& weight, const core::Context& context);
 };
 
-template <class Mma, class Source, bool Grouped>
+template <class Mma, class Source, Groups Kind>
 AmpereRunner runner() {
-    using Family = AmpereFamily<Mma, Source, Grouped>;
+    using Family = AmpereFamily<Mma, Source, Kind>;
     return {Family::choose, [](TileKind kind, const AmpereArgs& args, const AmpereWeight& weight, const core::Context& context) {
                 typename Source::Args source;
                 if constexpr (std::is_same_v<Source, RowsSource>)
@@ -100,9 +100,9 @@ AmpereRunner runner() {
 }
 
 // One per file that instantiates: ampere_<arithmetic>.cu, ampere_tiles_<arithmetic>.cu.
-AmpereRunner bf16_runner(bool decoded, bool grouped);
-AmpereRunner fp16_runner(bool decoded, bool grouped);
-AmpereRunner int8_runner(bool decoded, bool grouped);
+AmpereRunner bf16_runner(bool decoded, Groups groups);
+AmpereRunner fp16_runner(bool decoded, Groups groups);
+AmpereRunner int8_runner(bool decoded, Groups groups);
 AmpereRunner int1_runner();
 AmpereRunner tiles_bf16_runner(Element element);
 AmpereRunner tiles_fp16_runner(Element element);

@@ -75,7 +75,6 @@ struct FragmentsInRows {
     struct Group {};  // nor from group to group
 
     __device__ static uint32_t first(int first_row) { return first_fragment(first_row); }
-    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
     __device__ static void keep(Kept&, uint32_t, uint32_t, int) {}
     __device__ static void load(uint32_t (&a)[4], uint32_t stage, uint32_t first, int fragment, int step) {
         ptx::load_matrices(a, stage + step_address(first, step) + fragment * 16 * block_bytes);
@@ -194,8 +193,9 @@ struct TilesSource {
         int64_t step_;
         int tiles_left_, atoms_;
     };
-    __device__ static void open_group(Group& group, const GroupScales& scales, int64_t row, int64_t below, int which) {
-        Decoder::open_group(group, scales, row, below, which);
+    // `offset`: of the fragment's scales (GroupScales::pair_offset).
+    __device__ static void open_group(Group& group, const GroupScales& scales, int64_t offset, int which) {
+        Decoder::open_group(group, scales, offset, which);
     }
     __device__ static uint32_t first(int first_row) { return uint32_t(first_row / 16 * 512 + threadIdx.x % 32 * 16); }
     __device__ static void keep(Kept& kept, uint32_t stage, uint32_t first, int fragment) {
