@@ -1,5 +1,6 @@
 # nvcc present: the CUDA backend is built. Absent: everything else is built the same. The configure step says which it is.
-set(LOWBIT_CUDA_ARCHITECTURES "75;80;89;90a" CACHE STRING "Chips the CUDA backend is compiled for")
+# Machine code for each, and the intermediate code of 89 for chips that are newer than all of them.
+set(LOWBIT_CUDA_ARCHITECTURES "75-real;80-real;89;90a-real" CACHE STRING "Chips the CUDA backend is compiled for")
 set(LOWBIT_HAS_CUDA OFF)
 if(LOWBIT_CUDA)
   include(CheckLanguage)

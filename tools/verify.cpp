@@ -21,7 +21,7 @@ struct Tally {
 };
 
 template <class Problem, class Cases>
-void verify_list(const VerifyOptions& options, const core::Context& context, const Cases& cases, Tally& tally) {
+void verify_list(const VerifyOptions& options, const Cases& cases, Tally& tally) {
     for (const auto& kernel : core::kernels_for<Problem>().kernels()) {
         if (!options.kernel.empty() && kernel.name != options.kernel) continue;
         if (!kernel.unavailable.empty()) {
@@ -29,6 +29,9 @@ void verify_list(const VerifyOptions& options, const core::Context& context, con
             std::printf("  %-11s %-28s skipped: %s\n", Problem::verb, kernel.name.c_str(), kernel.unavailable.c_str());
             continue;
         }
+        core::Context context;
+        context.set_threads(options.threads);
+        verify::use_device(context, kernel.device);
         int ran = 0, failed = 0;
         double worst = 0;
         for (const auto& tested : cases) {
@@ -49,14 +52,12 @@ void verify_list(const VerifyOptions& options, const core::Context& context, con
 }
 
 void run(const VerifyOptions& options) {
-    core::Context context;
-    context.set_threads(options.threads);
     core::require(options.kernel.empty() || core::registry().knows(options.kernel), "verify: kernel \"", options.kernel,
                   "\" is unknown; `lowbit info` lists them");
     Tally tally;
-    verify_list<core::QuantizeProblem>(options, context, verify::quantize_cases(), tally);
-    verify_list<core::DequantizeProblem>(options, context, verify::quantize_cases(), tally);
-    verify_list<core::MatmulProblem>(options, context, verify::matmul_cases(), tally);
+    verify_list<core::QuantizeProblem>(options, verify::quantize_cases(), tally);
+    verify_list<core::DequantizeProblem>(options, verify::quantize_cases(), tally);
+    verify_list<core::MatmulProblem>(options, verify::matmul_cases(), tally);
     std::printf("%d kernels passed, %d failed, %d skipped\n", tally.passed, tally.failed, tally.skipped);
     if (tally.failed) throw CLI::RuntimeError(1);
 }

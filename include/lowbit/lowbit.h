@@ -163,6 +163,12 @@ LOWBIT_API lowbit_status lowbit_context_set_threads(lowbit_context* context, int
 LOWBIT_API lowbit_status lowbit_context_get_threads(const lowbit_context* context, int32_t* threads);
 /* Forces the kernel of this name in every verb that has it; NULL or "": choose. LOWBIT_KERNEL in the environment does the same. */
 LOWBIT_API lowbit_status lowbit_context_set_kernel(lowbit_context* context, const char* name);
+/* A CUDA context's stream for the calls that follow. Not while another thread uses the context. */
+LOWBIT_API lowbit_status lowbit_context_set_stream(lowbit_context* context, void* stream);
+/* Memory of the context's device for calls to work in: the caller's, aligned to 256 bytes, free for other uses once the stream has passed
+ * the call. lowbit_matmul_workspace and lowbit_quantize_workspace say how much a call takes; a CPU context takes none. Calls that run at
+ * the same time (other streams, other threads) need contexts and workspaces of their own. */
+LOWBIT_API lowbit_status lowbit_context_set_workspace(lowbit_context* context, void* memory, size_t bytes);
 /* Must outlive every handle made with the context. Not while another thread uses the context. */
 LOWBIT_API lowbit_status lowbit_context_set_allocator(lowbit_context* context, const lowbit_allocator* allocator);
 
@@ -203,6 +209,8 @@ LOWBIT_API lowbit_status lowbit_quantize(lowbit_context* context, const lowbit_q
 /* Writes into the planes of `destination`, whose format and shape must be those of the arguments. */
 LOWBIT_API lowbit_status lowbit_quantize_into(lowbit_context* context, const lowbit_quantize_args* args,
                                               const lowbit_quantized_view* destination);
+/* The workspace that quantizing these arguments takes. */
+LOWBIT_API lowbit_status lowbit_quantize_workspace(lowbit_context* context, const lowbit_quantize_args* args, size_t* bytes);
 /* A handle over memory that stays the caller's and must outlive the handle. */
 LOWBIT_API lowbit_status lowbit_quantized_borrow(const lowbit_quantized_view* view, lowbit_quantized** result);
 LOWBIT_API lowbit_status lowbit_quantized_get_view(const lowbit_quantized* quantized, lowbit_quantized_view* view);
@@ -215,6 +223,27 @@ LOWBIT_API lowbit_status lowbit_dequantize(lowbit_context* context, const lowbit
 
 typedef struct lowbit_packed lowbit_packed;
 
+/* How the planes of a packed weight lie behind its header; docs/architecture.md draws them. */
+typedef enum lowbit_packed_layout LOWBIT_ANY_INT32 {
+    LOWBIT_PACKED_ROWS = 1, /* the plain planes */
+    LOWBIT_PACKED_TILES = 2 /* 4-bit codes in the order of the tensor cores: tiles of 16 rows */
+} lowbit_packed_layout;
+
+/* Everything that the header of a packed weight says, so that it need not be read from a GPU. A view: it owns nothing. */
+typedef struct lowbit_packed_view {
+    size_t size;
+    lowbit_format format;
+    int64_t rows;
+    int64_t columns;
+    lowbit_packed_layout layout;
+    void* data;
+    int64_t bytes;
+    lowbit_device device;
+    int32_t device_index;
+} lowbit_packed_view;
+#define LOWBIT_PACKED_VIEW_INIT \
+    { sizeof(lowbit_packed_view), {LOWBIT_FP32, LOWBIT_SCALE_NONE, LOWBIT_FP32, 0, 0, 0}, 0, 0, LOWBIT_PACKED_ROWS, NULL, 0, LOWBIT_CPU, 0 }
+
 /* Rearranges a weight once for the kernels of the context's device. */
 LOWBIT_API lowbit_status lowbit_pack(lowbit_context* context, const lowbit_quantized* quantized, lowbit_packed** result);
 /* The form that writes into memory the caller brings: `bytes` from lowbit_pack_bytes, `memory` aligned to 64 and outliving the handle. */
@@ -224,6 +253,13 @@ LOWBIT_API lowbit_status lowbit_pack_into(lowbit_context* context, const lowbit_
 /* A packed weight is one self-describing run of bytes: it may be written to a file, and read back with lowbit_packed_borrow. */
 LOWBIT_API lowbit_status lowbit_packed_data(const lowbit_packed* packed, const void** data, int64_t* bytes);
 LOWBIT_API lowbit_status lowbit_packed_borrow(const void* data, int64_t bytes, lowbit_packed** result);
+LOWBIT_API lowbit_status lowbit_packed_get_view(const lowbit_packed* packed, lowbit_packed_view* view);
+/* A handle over a packed weight on any device, taken at its description's word: nothing is read. */
+LOWBIT_API lowbit_status lowbit_packed_borrow_view(const lowbit_packed_view* view, lowbit_packed** result);
+/* The layout that lowbit_pack gives a format on this context. */
+LOWBIT_API lowbit_status lowbit_pack_layout(lowbit_context* context, const lowbit_format* format, lowbit_packed_layout* layout);
+/* The inverse of lowbit_pack: writes the planes of `destination`, whose format and shape must be the weight's. */
+LOWBIT_API lowbit_status lowbit_unpack(lowbit_context* context, const lowbit_packed* packed, const lowbit_quantized_view* destination);
 LOWBIT_API lowbit_status lowbit_packed_describe(const lowbit_packed* packed, lowbit_format* format, int64_t* rows, int64_t* columns);
 LOWBIT_API void lowbit_packed_destroy(lowbit_packed* packed);
 
@@ -268,12 +304,14 @@ typedef struct lowbit_matmul_args {
     }
 
 LOWBIT_API lowbit_status lowbit_matmul(lowbit_context* context, const lowbit_matmul_args* args);
+/* The workspace that this product takes. */
+LOWBIT_API lowbit_status lowbit_matmul_workspace(lowbit_context* context, const lowbit_matmul_args* args, size_t* bytes);
 /* Which kernel lowbit_matmul would run for these arguments, and why the others were passed over. Writes at most `capacity` bytes with the
  * final 0, and the length of the whole text (without it) to *length when that is not NULL. */
 LOWBIT_API lowbit_status lowbit_explain(lowbit_context* context, const lowbit_matmul_args* args, char* text, size_t capacity,
                                         size_t* length);
 
-/* ---- plain calls: CPU pointers, contiguous matrices, no handles ---- */
+/* ---- plain calls: contiguous matrices on the context's device, no handles ---- */
 
 /* A [M,K] int8, B [K,N] int8 -> C [M,N]. element int32: the raw product; fp32, fp16, bf16: (A scale_a)(B scale_b) scale_c. */
 LOWBIT_API lowbit_status lowbit_int8_matmul(lowbit_context* context, const int8_t* a, const int8_t* b, void* c, lowbit_element element,

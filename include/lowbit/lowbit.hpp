@@ -154,6 +154,9 @@ public:
         return count;
     }
     void set_kernel(const std::string& name) { detail::check(lowbit_context_set_kernel(c(), name.c_str())); }
+    void set_stream(void* stream) { detail::check(lowbit_context_set_stream(c(), stream)); }
+    // Memory of the context's device for calls to work in, aligned to 256; matmul_workspace and quantize_workspace say how much they take.
+    void set_workspace(void* memory, size_t bytes) { detail::check(lowbit_context_set_workspace(c(), memory, bytes)); }
     void set_allocator(const lowbit_allocator& allocator) { detail::check(lowbit_context_set_allocator(c(), &allocator)); }
     lowbit_context* c() const { return handle_.get(); }
 
@@ -198,16 +201,23 @@ public:
         return Packed(made);
     }
 
-    const void* data() const { return bytes_and_data().first; }
-    int64_t bytes() const { return bytes_and_data().second; }
+    // A packed weight on any device, taken at its description's word.
+    static Packed borrow(const lowbit_packed_view& view) {
+        lowbit_packed* made = nullptr;
+        detail::check(lowbit_packed_borrow_view(&view, &made));
+        return Packed(made);
+    }
+
+    lowbit_packed_view view() const {
+        lowbit_packed_view view = LOWBIT_PACKED_VIEW_INIT;
+        detail::check(lowbit_packed_get_view(c(), &view));
+        return view;
+    }
+    const void* data() const { return view().data; }
+    int64_t bytes() const { return view().bytes; }
     const lowbit_packed* c() const { return handle_.get(); }
 
 private:
-    std::pair<const void*, int64_t> bytes_and_data() const {
-        std::pair<const void*, int64_t> result;
-        detail::check(lowbit_packed_data(c(), &result.first, &result.second));
-        return result;
-    }
     std::unique_ptr<lowbit_packed, void (*)(lowbit_packed*)> handle_;
 };
 
@@ -247,6 +257,14 @@ inline void quantize_into(const Context& context, const Tensor& x, const lowbit_
     detail::check(lowbit_quantize_into(context.c(), &args, &destination));
 }
 
+inline size_t quantize_workspace(const Context& context, const Tensor& x, const Format& format, const StaticScales& scales = {}) {
+    const std::string name = format.print();
+    const lowbit_quantize_args args = detail::quantize_args(x, name, scales);
+    size_t bytes = 0;
+    detail::check(lowbit_quantize_workspace(context.c(), &args, &bytes));
+    return bytes;
+}
+
 inline void dequantize(const Context& context, const Quantized& quantized, const Tensor& y) {
     detail::check(lowbit_dequantize(context.c(), quantized.c(), &y.c()));
 }
@@ -267,6 +285,11 @@ inline Packed pack_into(const Context& context, const Quantized& quantized, void
     lowbit_packed* made = nullptr;
     detail::check(lowbit_pack_into(context.c(), quantized.c(), memory, bytes, &made));
     return Packed(made);
+}
+
+// The inverse of pack: fills the planes of a view of the weight's format and shape.
+inline void unpack(const Context& context, const Packed& packed, const lowbit_quantized_view& destination) {
+    detail::check(lowbit_unpack(context.c(), packed.c(), &destination));
 }
 
 // One side of a product; made from whatever holds the numbers, which must outlive the call.
@@ -314,6 +337,14 @@ inline lowbit_matmul_args matmul_args(const Operand& x, const Operand& weight, c
 inline void matmul(const Context& context, const Operand& x, const Operand& weight, const Tensor& y, const Epilogue& epilogue = {}) {
     const lowbit_matmul_args args = detail::matmul_args(x, weight, y, epilogue);
     detail::check(lowbit_matmul(context.c(), &args));
+}
+
+inline size_t matmul_workspace(const Context& context, const Operand& x, const Operand& weight, const Tensor& y,
+                               const Epilogue& epilogue = {}) {
+    const lowbit_matmul_args args = detail::matmul_args(x, weight, y, epilogue);
+    size_t bytes = 0;
+    detail::check(lowbit_matmul_workspace(context.c(), &args, &bytes));
+    return bytes;
 }
 
 // Which kernel matmul would run for these arguments, and why the others were passed over.

@@ -3,6 +3,7 @@
 #include "api/handles.hpp"
 #include "core/registry.hpp"
 #include "cuda/devices.hpp"
+#include "cuda/memory.hpp"
 
 using namespace lowbit;
 using namespace lowbit::api;
@@ -18,7 +19,7 @@ lowbit_status lowbit_context_create_cuda(int32_t device_index, void* stream, low
     return guard([&] {
         constexpr const char* verb = "context_create_cuda";
         require_pointer(verb, "context", context);
-        const cuda::DeviceList list = cuda::devices();
+        const cuda::DeviceList& list = cuda::devices();
         if (list.devices.empty()) core::fail(Status::unsupported, verb, ": ", list.problem);
         core::require(device_index >= 0 && size_t(device_index) < list.devices.size(), verb, ": device_index = ", device_index,
                       "; this machine has devices 0 to ", list.devices.size() - 1);
@@ -26,6 +27,7 @@ lowbit_status lowbit_context_create_cuda(int32_t device_index, void* stream, low
         made->context.device = Device::cuda;
         made->context.device_index = device_index;
         made->context.stream = stream;
+        made->context.allocator = cuda::device_allocator(device_index);
         *context = made.release();
     });
 }
@@ -61,5 +63,27 @@ lowbit_status lowbit_context_set_allocator(lowbit_context* context, const lowbit
         core::require(given.allocate != nullptr && given.release != nullptr, verb,
                       ": allocator.allocate and allocator.release must both be set");
         context->context.allocator = {given.allocate, given.release, given.user};
+    });
+}
+
+lowbit_status lowbit_context_set_stream(lowbit_context* context, void* stream) {
+    return guard([&] {
+        constexpr const char* verb = "context_set_stream";
+        core::Context& found = require_pointer(verb, "context", context)->context;
+        core::require(found.device == Device::cuda, verb, ": the context is on cpu, which has no streams");
+        found.stream = stream;
+    });
+}
+
+lowbit_status lowbit_context_set_workspace(lowbit_context* context, void* memory, size_t bytes) {
+    return guard([&] {
+        constexpr const char* verb = "context_set_workspace";
+        core::Context& found = require_pointer(verb, "context", context)->context;
+        core::require(memory != nullptr || bytes == 0, verb, ": memory is a null pointer, but bytes is ", bytes);
+        core::require(reinterpret_cast<uintptr_t>(memory) % uintptr_t(core::workspace_alignment) == 0, verb, ": memory stands at ", memory,
+                      ", which is not aligned to ", core::workspace_alignment, " bytes");
+        core::require(bytes <= size_t(INT64_MAX), verb, ": bytes = ", bytes, " is more than any memory");
+        found.workspace = static_cast<std::byte*>(memory);
+        found.workspace_bytes = int64_t(bytes);
     });
 }

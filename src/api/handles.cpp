@@ -73,31 +73,51 @@ lowbit_quantized_view from_view(const core::QuantizedView& view) {
             view.device_index};
 }
 
-lowbit_quantized allocate_quantized(const core::Context& context, const core::Format& format, int64_t rows, int64_t columns) {
-    constexpr int64_t alignment = 64;
-    const auto padded = [](int64_t bytes) { return core::ceil_div(bytes, alignment) * alignment; };
+namespace {
+
+constexpr int64_t plane_alignment = 64;
+
+int64_t padded(int64_t bytes) { return core::ceil_div(bytes, plane_alignment) * plane_alignment; }
+
+int64_t planes_bytes(const core::PlaneSizes& sizes) {
+    core::checked_add(sizes.total(), 4 * plane_alignment, "quantized bytes");
+    return padded(sizes.code_bytes) + padded(sizes.scale_bytes) + padded(sizes.zero_point_bytes) + sizes.tensor_scale_bytes;
+}
+
+core::QuantizedView planes_at(const core::Context& context, const core::Format& format, int64_t rows, int64_t columns, std::byte* memory) {
     const core::PlaneSizes sizes = format.measure(rows, columns);
-    core::checked_add(sizes.total(), 4 * alignment, "quantized bytes");
-    lowbit_quantized result;
-    result.memory = core::Buffer(context.allocator, padded(sizes.code_bytes) + padded(sizes.scale_bytes) + padded(sizes.zero_point_bytes) +
-                                                        sizes.tensor_scale_bytes);
-    auto* next = reinterpret_cast<uint8_t*>(result.memory.data());
+    auto* next = reinterpret_cast<uint8_t*>(memory);
     const auto take = [&](int64_t bytes) -> uint8_t* {
         if (bytes == 0) return nullptr;
         uint8_t* plane = next;
         next += padded(bytes);
         return plane;
     };
-    result.view.format = format;
-    result.view.rows = rows;
-    result.view.columns = columns;
-    result.view.codes = take(sizes.code_bytes);
-    result.view.scales = take(sizes.scale_bytes);
-    result.view.zero_points = take(sizes.zero_point_bytes);
-    result.view.tensor_scale = reinterpret_cast<float*>(take(sizes.tensor_scale_bytes));
-    result.view.device = context.device;
-    result.view.device_index = context.device_index;
+    core::QuantizedView view;
+    view.format = format;
+    view.rows = rows;
+    view.columns = columns;
+    view.codes = take(sizes.code_bytes);
+    view.scales = take(sizes.scale_bytes);
+    view.zero_points = take(sizes.zero_point_bytes);
+    view.tensor_scale = reinterpret_cast<float*>(take(sizes.tensor_scale_bytes));
+    view.device = context.device;
+    view.device_index = context.device_index;
+    return view;
+}
+
+}  // namespace
+
+lowbit_quantized allocate_quantized(const core::Context& context, const core::Format& format, int64_t rows, int64_t columns) {
+    lowbit_quantized result;
+    result.memory = core::Buffer(context.allocator, planes_bytes(format.measure(rows, columns)));
+    result.view = planes_at(context, format, rows, columns, result.memory.data());
     return result;
+}
+
+core::QuantizedView quantized_planes(const core::Context& context, const core::Format& format, int64_t rows, int64_t columns,
+                                     core::Scratch& scratch) {
+    return planes_at(context, format, rows, columns, scratch.take(planes_bytes(format.measure(rows, columns))));
 }
 
 void copy_text(const char* verb, const std::string& text, char* destination, size_t capacity, size_t* length) {

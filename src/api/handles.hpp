@@ -22,7 +22,7 @@ struct lowbit_quantized {
 
 struct lowbit_packed {
     lowbit::core::QuantizedView view;  // into `data`
-    const std::byte* data = nullptr;
+    std::byte* data = nullptr;
     int64_t bytes = 0;
     lowbit::core::Buffer memory;  // empty when borrowed
 };
@@ -77,6 +77,10 @@ lowbit_quantized_view from_view(const core::QuantizedView& view);
 
 // A quantized matrix with planes of its own, not yet filled.
 lowbit_quantized allocate_quantized(const core::Context& context, const core::Format& format, int64_t rows, int64_t columns);
+
+// The same in memory for the time of a call.
+core::QuantizedView quantized_planes(const core::Context& context, const core::Format& format, int64_t rows, int64_t columns,
+                                     core::Scratch& scratch);
 
 // How the texts of lowbit_explain and lowbit_info reach the caller.
 void copy_text(const char* verb, const std::string& text, char* destination, size_t capacity, size_t* length);

@@ -2,6 +2,7 @@
 
 #include "api/quantized.hpp"
 #include "core/registry.hpp"
+#include "cuda/memory.hpp"
 
 using namespace lowbit;
 using namespace lowbit::api;
@@ -11,37 +12,45 @@ namespace {
 
 constexpr const char* verb = core::MatmulProblem::verb;
 
-// The arguments as a problem, with the memory of operands that are made on the way.
+// The arguments as a problem, and what must be made before it can run: operands that do not lie as kernels read them.
 struct MatmulCall {
     core::MatmulProblem problem;
-    core::Buffer copies[2];                   // int8 operands that do not lie in whole rows
     std::optional<core::Tensor> to_quantize;  // x, when x_format is given
-    lowbit_quantized quantized_x;
+    struct Gather {
+        core::Tensor from;
+        std::byte* to;
+    };
+    std::vector<Gather> gathers;  // int8 tensors that do not lie in whole rows
 };
 
-// int8 numbers in the codes' layout: as they are, or copied into whole rows.
-core::Operand int8_operand(const core::Context& context, const char* argument, const core::Tensor& tensor, core::Buffer& copy) {
-    core::check_tensor(verb, argument, tensor, false);
-    if (tensor.rows_are_contiguous() && (tensor.row_stride == tensor.columns || tensor.rows <= 1))
-        return unscaled_codes(Element::int8, tensor.data, tensor.rows, tensor.columns);
-    if (context.device != Device::cpu || tensor.device != Device::cpu)
-        core::fail(Status::unsupported, verb, ": ", argument, " is int8 with strides ", tensor.row_stride, ", ", tensor.column_stride,
-                   "; on a GPU use contiguous rows");
-    copy = core::Buffer(context.allocator, core::checked_multiply(tensor.rows, tensor.columns, argument));
-    auto* bytes = reinterpret_cast<int8_t*>(copy.data());
-    for (int64_t row = 0; row < tensor.rows; ++row)
-        for (int64_t column = 0; column < tensor.columns; ++column)
-            bytes[row * tensor.columns + column] = static_cast<const int8_t*>(tensor.data)[tensor.offset(row, column)];
-    return unscaled_codes(Element::int8, bytes, tensor.rows, tensor.columns);
+void gather(const core::Context& context, const MatmulCall::Gather& gather) {
+    const core::Tensor& from = gather.from;
+    if (context.device == Device::cuda) return cuda::gather_bytes(context, from, gather.to);
+    for (int64_t row = 0; row < from.rows; ++row)
+        for (int64_t column = 0; column < from.columns; ++column)
+            gather.to[row * from.columns + column] = static_cast<const std::byte*>(from.data)[from.offset(row, column)];
 }
 
-core::Operand to_operand(const core::Context& context, const char* argument, const lowbit_operand& given, core::Buffer& copy) {
+// int8 numbers in the codes' layout: as they are, or to be gathered into whole rows.
+core::Operand int8_operand(const core::Context& context, const char* argument, const core::Tensor& tensor, MatmulCall& call,
+                           core::Scratch& scratch) {
+    core::check_tensor(verb, argument, tensor, false);
+    const bool whole_rows = tensor.rows_are_contiguous() && (tensor.row_stride == tensor.columns || tensor.rows <= 1);
+    if (whole_rows) return unscaled_codes(Element::int8, tensor.data, tensor.rows, tensor.columns, tensor.device, tensor.device_index);
+    core::require(tensor.device == context.device && tensor.device_index == context.device_index, verb, ": ", argument,
+                  " is not on the context's device");
+    call.gathers.push_back({tensor, scratch.take(core::checked_multiply(tensor.rows, tensor.columns, argument))});
+    return unscaled_codes(Element::int8, call.gathers.back().to, tensor.rows, tensor.columns, tensor.device, tensor.device_index);
+}
+
+core::Operand to_operand(const core::Context& context, const char* argument, const lowbit_operand& given, MatmulCall& call,
+                         core::Scratch& scratch) {
     const int count = (given.tensor != nullptr) + (given.quantized != nullptr) + (given.packed != nullptr);
     core::require(count == 1, verb, ": ", argument, " sets ", count, " of tensor, quantized and packed; set exactly one");
     core::Operand operand;
     if (given.tensor) {
         operand.tensor = to_tensor(verb, argument, *given.tensor);
-        if (operand.tensor.element == Element::int8) return int8_operand(context, argument, operand.tensor, copy);
+        if (operand.tensor.element == Element::int8) return int8_operand(context, argument, operand.tensor, call, scratch);
         return operand;
     }
     operand.is_quantized = true;
@@ -55,14 +64,13 @@ std::optional<core::Tensor> to_vector(const char* argument, const lowbit_tensor*
     return tensor;
 }
 
-void read(const lowbit_context* handle, const lowbit_matmul_args* given, MatmulCall& call) {
-    const core::Context& context = require_pointer(verb, "context", handle)->context;
+void read(const core::Context& context, const lowbit_matmul_args* given, MatmulCall& call, core::Scratch& scratch) {
     const lowbit_matmul_args args = read_sized(verb, "args", given, lowbit_matmul_args LOWBIT_MATMUL_ARGS_INIT);
     core::MatmulProblem& problem = call.problem;
     problem.context = &context;
     core::require(args.x.packed == nullptr, verb, ": x is packed; only the weight can be");
-    problem.x = to_operand(context, "x", args.x, call.copies[0]);
-    problem.weight = to_operand(context, "weight", args.weight, call.copies[1]);
+    problem.x = to_operand(context, "x", args.x, call, scratch);
+    problem.weight = to_operand(context, "weight", args.weight, call, scratch);
     problem.y = to_tensor(verb, "y", args.y);
     problem.epilogue = {args.scale,
                         args.output_scale,
@@ -74,16 +82,16 @@ void read(const lowbit_context* handle, const lowbit_matmul_args* given, MatmulC
         core::require(!problem.x.is_quantized, verb, ": x_format = \"", args.x_format, "\", but x is quantized already");
         core::check_tensor(verb, "x", problem.x.tensor, false);
         call.to_quantize = problem.x.tensor;
-        call.quantized_x = allocate_quantized(context, core::Format::parse(args.x_format), problem.x.rows(), problem.x.columns());
+        core::require(problem.x.tensor.device == context.device, verb, ": x is not on the context's device");
+        problem.x.quantized = quantized_planes(context, core::Format::parse(args.x_format), problem.x.rows(), problem.x.columns(), scratch);
         problem.x.is_quantized = true;
-        problem.x.quantized = call.quantized_x.view;
     }
     core::check(problem);
 }
 
 }  // namespace
 
-core::Operand unscaled_codes(Element element, const void* codes, int64_t rows, int64_t columns) {
+core::Operand unscaled_codes(Element element, const void* codes, int64_t rows, int64_t columns, Device device, int device_index) {
     static float one = 1.0f;
     core::Operand operand;
     operand.is_quantized = true;
@@ -92,30 +100,47 @@ core::Operand unscaled_codes(Element element, const void* codes, int64_t rows, i
     operand.quantized.rows = rows;
     operand.quantized.columns = columns;
     operand.quantized.codes = static_cast<uint8_t*>(const_cast<void*>(codes));  // operands are only read
-    operand.quantized.scales = &one;
+    operand.quantized.scales = device == Device::cpu ? &one : nullptr;
+    operand.quantized.device = device;
+    operand.quantized.device_index = device_index;
     return operand;
-}
-
-void run_matmul(const core::MatmulProblem& problem) {
-    core::check(problem);
-    core::run(problem);
 }
 
 }  // namespace lowbit::api
 
 lowbit_status lowbit_matmul(lowbit_context* context, const lowbit_matmul_args* args) {
     return guard([&] {
+        const core::Context& found = require_pointer(verb, "context", context)->context;
+        core::Scratch scratch(found);
         MatmulCall call;
-        read(context, args, call);
-        if (call.to_quantize) quantize_tensor(*call.problem.context, *call.to_quantize, call.quantized_x.view);
-        core::run(call.problem);
+        read(found, args, call, scratch);
+        for (const MatmulCall::Gather& one : call.gathers) gather(found, one);
+        if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch);
+        core::run(call.problem, scratch);
+    });
+}
+
+lowbit_status lowbit_matmul_workspace(lowbit_context* context, const lowbit_matmul_args* args, size_t* bytes) {
+    return guard([&] {
+        const core::Context& found = require_pointer(verb, "context", context)->context;
+        require_pointer(verb, "bytes", bytes);
+        *bytes = 0;
+        if (found.device == Device::cpu) return;
+        core::Scratch scratch(found, core::Scratch::Purpose::measure);
+        MatmulCall call;
+        read(found, args, call, scratch);
+        if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch);
+        core::run(call.problem, scratch);
+        *bytes = size_t(scratch.used());
     });
 }
 
 lowbit_status lowbit_explain(lowbit_context* context, const lowbit_matmul_args* args, char* text, size_t capacity, size_t* length) {
     return guard([&] {
+        const core::Context& found = require_pointer(verb, "context", context)->context;
+        core::Scratch scratch(found, core::Scratch::Purpose::measure);
         MatmulCall call;
-        read(context, args, call);
+        read(found, args, call, scratch);
         copy_text("explain", core::choose(call.problem).text(), text, capacity, length);
     });
 }

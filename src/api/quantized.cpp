@@ -5,6 +5,7 @@
 #include "api/quantized.hpp"
 #include "core/packed.hpp"
 #include "core/registry.hpp"
+#include "cuda/memory.hpp"
 
 using namespace lowbit;
 using namespace lowbit::api;
@@ -39,17 +40,22 @@ QuantizeCall read(const lowbit_context* context, const lowbit_quantize_args* giv
     return call;
 }
 
-void copy_static_scales(const QuantizeCall& call, const core::QuantizedView& result) {
+void copy_static_scales(const core::Context& context, const QuantizeCall& call, const core::QuantizedView& result) {
     if (!call.args.scales) return;
     const core::PlaneSizes sizes = result.format.measure(result.rows, result.columns);
-    if (sizes.scale_bytes) std::memmove(result.scales, call.args.scales, size_t(sizes.scale_bytes));
-    if (sizes.zero_point_bytes) std::memmove(result.zero_points, call.args.zero_points, size_t(sizes.zero_point_bytes));
-    if (sizes.tensor_scale_bytes) std::memmove(result.tensor_scale, call.args.tensor_scale, size_t(sizes.tensor_scale_bytes));
+    const auto plane = [&](void* to, const void* from, int64_t bytes) {
+        if (bytes == 0 || to == from) return;
+        context.device == Device::cpu ? void(std::memmove(to, from, size_t(bytes))) : cuda::copy(context, to, from, bytes);
+    };
+    plane(result.scales, call.args.scales, sizes.scale_bytes);
+    plane(result.zero_points, call.args.zero_points, sizes.zero_point_bytes);
+    plane(result.tensor_scale, call.args.tensor_scale, sizes.tensor_scale_bytes);
 }
 
-// Zero points of 4-bit codes are checked before anything is written: a larger one would put codes outside their range.
-void check_zero_points(const QuantizeCall& call) {
-    if (!call.args.zero_points || call.format.element != Element::uint4) return;
+// Zero points of 4-bit codes are checked before anything is written: a larger one would put codes outside their range. Those on a GPU
+// cannot be looked at from here; the kernels take the low four bits' largest value, 15, for a larger one.
+void check_zero_points(const core::Context& context, const QuantizeCall& call) {
+    if (context.device != Device::cpu || !call.args.zero_points || call.format.element != Element::uint4) return;
     const core::PlaneSizes sizes = call.format.measure(call.x.rows, call.x.columns);
     for (int64_t i = 0; i < sizes.zero_point_bytes; ++i)
         core::require(call.args.zero_points[i] <= 15, verb, ": zero_points[", i, "] = ", int(call.args.zero_points[i]),
@@ -59,19 +65,17 @@ void check_zero_points(const QuantizeCall& call) {
 void run(const lowbit_context& context, const QuantizeCall& call, const core::QuantizedView& result) {
     const core::QuantizeProblem problem{&context.context, call.x, result, call.args.scales != nullptr};
     core::check(problem);
-    if (context.context.device == Device::cpu) {
-        check_zero_points(call);
-        copy_static_scales(call, result);
-    }
+    check_zero_points(context.context, call);
+    copy_static_scales(context.context, call, result);
     core::run(problem);
 }
 
 }  // namespace
 
-void quantize_tensor(const core::Context& context, const core::Tensor& x, const core::QuantizedView& result) {
+void quantize_tensor(const core::Context& context, const core::Tensor& x, const core::QuantizedView& result, core::Scratch& scratch) {
     const core::QuantizeProblem problem{&context, x, result, false};
     core::check(problem);
-    core::run(problem);
+    core::run(problem, scratch);
 }
 
 }  // namespace lowbit::api
@@ -94,6 +98,21 @@ lowbit_status lowbit_quantize_into(lowbit_context* context, const lowbit_quantiz
         core::require(view.format == call.format, verb, ": destination has format ", view.format.print(), " but the arguments ask for ",
                       call.format.print());
         run(*context, call, view);
+    });
+}
+
+lowbit_status lowbit_quantize_workspace(lowbit_context* context, const lowbit_quantize_args* args, size_t* bytes) {
+    return guard([&] {
+        const QuantizeCall call = read(context, args);
+        require_pointer(verb, "bytes", bytes);
+        core::check_tensor(verb, "x", call.x, false);
+        core::Scratch scratch(context->context, core::Scratch::Purpose::measure);
+        // The planes are only described: what they take is not part of the workspace.
+        core::Scratch planes(context->context, core::Scratch::Purpose::measure);
+        const core::QuantizedView result = quantized_planes(context->context, call.format, call.x.rows, call.x.columns, planes);
+        if (context->context.device == Device::cuda)
+            core::run(core::QuantizeProblem{&context->context, call.x, result, call.args.scales != nullptr}, scratch);
+        *bytes = size_t(scratch.used());
     });
 }
 

@@ -4,6 +4,6 @@
 namespace lowbit::api {
 
 // The quantize verb for the library's own calls: dynamic scales, into planes that exist.
-void quantize_tensor(const core::Context& context, const core::Tensor& x, const core::QuantizedView& result);
+void quantize_tensor(const core::Context& context, const core::Tensor& x, const core::QuantizedView& result, core::Scratch& scratch);
 
 }  // namespace lowbit::api

@@ -5,11 +5,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "core/threads.hpp"
 #include "lowbit/types.hpp"
 
 namespace lowbit::core {
+
+constexpr int64_t workspace_alignment = 256;
 
 struct Allocator {
     void* (*allocate)(void* user, size_t bytes, size_t alignment);
@@ -24,6 +27,8 @@ public:
     Device device = Device::cpu;
     int device_index = 0;
     void* stream = nullptr;
+    std::byte* workspace = nullptr;  // device memory of the caller's, aligned to workspace_alignment
+    int64_t workspace_bytes = 0;
     Allocator allocator = Allocator::aligned_heap();
 
     int threads() const;
@@ -60,6 +65,23 @@ private:
     Allocator allocator_ = Allocator::aligned_heap();
     std::byte* data_ = nullptr;
     int64_t bytes_ = 0;
+};
+
+// Memory for the time of one call: buffers of its own on the CPU, pieces of the caller's workspace on a GPU.
+class Scratch {
+public:
+    enum class Purpose { run, measure };  // measure: pieces that must not be touched, only to learn what a call takes
+    explicit Scratch(const Context& context, Purpose purpose = Purpose::run) : context_(context), purpose_(purpose) {}
+
+    bool measuring() const { return purpose_ == Purpose::measure; }
+    std::byte* take(int64_t bytes);
+    int64_t used() const { return used_; }  // of the workspace
+
+private:
+    const Context& context_;
+    Purpose purpose_;
+    int64_t used_ = 0;
+    std::vector<Buffer> buffers_;
 };
 
 }  // namespace lowbit::core

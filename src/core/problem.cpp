@@ -40,12 +40,6 @@ void refuse_overlap(const char* verb, const Extent& written, const Extent& other
     require(!overlap, verb, ": ", written.name, " overlaps ", other.name, "; the output needs memory of its own");
 }
 
-void check_device(const char* verb, const char* argument, Device device, int index, const Context& context) {
-    require(device == context.device && (device == Device::cpu || index == context.device_index), verb, ": ", argument, " is on ",
-            device_name(device), ":", index, ", but the context is on ", device_name(context.device), ":", context.device_index,
-            "; use memory of the context's device");
-}
-
 bool is_float(Element element) { return element == Element::fp32 || element == Element::fp16 || element == Element::bf16; }
 
 void require_float(const char* verb, const char* argument, Element element) {
@@ -115,6 +109,12 @@ int64_t largest_exact_k(const Format& x, const Format& weight) {
     return std::numeric_limits<int32_t>::max() / (largest_magnitude(x.element) * largest_magnitude(weight.element));
 }
 
+void check_device(const char* verb, const char* argument, Device device, int index, const Context& context) {
+    require(device == context.device && (device == Device::cpu || index == context.device_index), verb, ": ", argument, " is on ",
+            device_name(device), ":", index, ", but the context is on ", device_name(context.device), ":", context.device_index,
+            "; use memory of the context's device");
+}
+
 void check_tensor(const char* verb, const char* argument, const Tensor& t, bool written) {
     require(t.rows >= 0 && t.columns >= 0, verb, ": ", argument, " has shape ", t.rows, " x ", t.columns, "; sizes cannot be negative");
     const int bytes = element_bytes(t.element);
@@ -150,7 +150,8 @@ void check_quantized(const char* verb, const char* argument, const QuantizedView
     };
     // fp32, fp16 and bf16 codes are numbers of their own width; blocks and narrow codes are bytes.
     plane("codes", view.codes, sizes.code_bytes, view.format.is_plain() ? element_bytes(view.format.element) : 1);
-    plane("scales", view.scales, sizes.scale_bytes, sizes.scale_bytes ? element_bytes(view.format.scale) : 1);
+    const bool unscaled = view.device == Device::cuda && view.format.granularity == Granularity::tensor && !view.scales;
+    if (!unscaled) plane("scales", view.scales, sizes.scale_bytes, sizes.scale_bytes ? element_bytes(view.format.scale) : 1);
     plane("zero_points", view.zero_points, sizes.zero_point_bytes, 1);
     plane("tensor_scale", view.tensor_scale, sizes.tensor_scale_bytes, sizes.tensor_scale_bytes ? 4 : 1);
 }
@@ -192,6 +193,8 @@ void check(const MatmulProblem& problem) {
     check_operand("weight", problem.weight, context);
     check_tensor(verb, "y", problem.y, true);
     check_device(verb, "y", problem.y.device, problem.y.device_index, context);
+    require(context.device == Device::cuda || problem.weight.quantized.layout == PackedLayout::rows, verb,
+            ": weight is packed for CUDA kernels; unpack it, or pack it for the CPU");
     require(problem.weight.columns() == problem.x.columns(), verb, ": weight has k = ", problem.weight.columns(),
             " but x has k = ", problem.x.columns());
     require(problem.y.rows == problem.x.rows() && problem.y.columns == problem.weight.rows(), verb, ": y is ", problem.y.rows, " x ",

@@ -14,6 +14,7 @@ struct QuantizeProblem {
     Tensor x;
     QuantizedView result;
     bool static_scales = false;  // the scale planes of `result` hold the caller's scales: only codes are computed
+    void* scratch = nullptr;     // what the kernel's `workspace` asked for
 };
 
 struct DequantizeProblem {
@@ -21,6 +22,7 @@ struct DequantizeProblem {
     const Context* context = nullptr;
     QuantizedView x;
     Tensor y;
+    void* scratch = nullptr;
 };
 
 // One side of a product: plain fp32, fp16 or bf16 numbers, or codes with scales.
@@ -43,6 +45,7 @@ struct MatmulProblem {
     Operand weight;  // N x K
     Tensor y;        // M x N
     Epilogue epilogue;
+    void* scratch = nullptr;
 
     int64_t m() const { return y.rows; }
     int64_t n() const { return y.columns; }
@@ -56,6 +59,7 @@ int64_t largest_exact_k(const Format& x, const Format& weight);
 // These throw a Failure that names the argument; after they return, a kernel may trust every pointer and size. `argument` is the name the
 // caller knows it by.
 void check_tensor(const char* verb, const char* argument, const Tensor& tensor, bool written);
+void check_device(const char* verb, const char* argument, Device device, int index, const Context& context);
 void check_quantized(const char* verb, const char* argument, const QuantizedView& view);
 void check(const QuantizeProblem& problem);
 void check(const DequantizeProblem& problem);

@@ -20,6 +20,10 @@ struct Kernel {
     std::string unavailable;                              // why it cannot run on this machine; "" when it can
     std::function<std::string(const Problem&)> supports;  // "" or the reason against it, from formats and shapes alone
     std::function<void(const Problem&)> run;
+    std::function<int64_t(const Problem&)> workspace = {};  // bytes of problem.scratch; none when empty
+    // Products: the relative rounding of one addition, and of an operand's value beside its format (0: taken as it is).
+    double addition_unit = 0x1p-24;
+    std::function<double(const Problem&)> operand_rounding = {};
 };
 
 template <class Problem>
@@ -108,7 +112,7 @@ inline bool verbose() {
 }
 
 template <class Problem>
-void run(const Problem& problem) {
+const Kernel<Problem>& chosen_kernel(const Problem& problem) {
     const Choice<Problem> choice = choose(problem);
     if (verbose()) std::fprintf(stderr, "lowbit: %s: %s\n", Problem::verb, choice.text().c_str());
     if (!choice.kernel) {
@@ -116,7 +120,22 @@ void run(const Problem& problem) {
         for (const std::string& skipped : choice.skipped) reasons += (reasons.empty() ? "" : ", ") + skipped;
         fail(Status::unsupported, Problem::verb, ": no kernel can run this: ", reasons.empty() ? "none is registered" : reasons);
     }
-    choice.kernel->run(problem);
+    return *choice.kernel;
+}
+
+// Takes the kernel's scratch memory and runs it, unless the call is only measured.
+template <class Problem>
+void run(Problem problem, Scratch& scratch) {
+    const Kernel<Problem>& kernel = chosen_kernel(problem);
+    if (kernel.workspace)
+        if (const int64_t bytes = kernel.workspace(problem)) problem.scratch = scratch.take(bytes);
+    if (!scratch.measuring()) kernel.run(problem);
+}
+
+template <class Problem>
+void run(const Problem& problem) {
+    Scratch scratch(*problem.context);
+    run(problem, scratch);
 }
 
 }  // namespace lowbit::core

@@ -5,6 +5,7 @@
 
 #include "core/format.hpp"
 #include "core/numeric.hpp"
+#include "lowbit/lowbit.h"
 
 namespace lowbit::core {
 
@@ -45,7 +46,11 @@ inline float load(const Tensor& tensor, int64_t row, int64_t column) {
     return load(tensor.element, tensor.data, tensor.offset(row, column));
 }
 
-// The planes of a quantized matrix in the plain layout of docs/formats.md.
+// How the planes of a packed weight lie; core/packed.hpp says what each looks like.
+enum class PackedLayout : int32_t { rows = LOWBIT_PACKED_ROWS, tiles = LOWBIT_PACKED_TILES };
+
+// The planes of a quantized matrix in the plain layout of docs/formats.md (`rows`), or of a packed weight. On a GPU `scales` may be null
+// where a format has one scale for the whole tensor: it is 1 then.
 struct QuantizedView {
     Format format;
     int64_t rows = 0, columns = 0;
@@ -55,6 +60,7 @@ struct QuantizedView {
     float* tensor_scale = nullptr;
     Device device = Device::cpu;
     int device_index = 0;
+    PackedLayout layout = PackedLayout::rows;
 
     uint8_t* row_codes(int64_t row) const { return codes + row * row_bytes(); }
     int64_t row_bytes() const;

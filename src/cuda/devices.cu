@@ -17,9 +17,7 @@ int attribute(cudaDeviceAttr which, int device) {
     return value;
 }
 
-}  // namespace
-
-DeviceList devices() {
+DeviceList find_devices() {
     DeviceList list;
     cudaDriverGetVersion(&list.driver_version);
     cudaRuntimeGetVersion(&list.runtime_version);
@@ -40,6 +38,13 @@ DeviceList devices() {
                                 int64_t(properties.totalGlobalMem), properties.l2CacheSize,
                                 attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device)});
     }
+    return list;
+}
+
+}  // namespace
+
+const DeviceList& devices() {
+    static const DeviceList list = find_devices();
     return list;
 }
 

@@ -21,6 +21,7 @@ struct DeviceList {
     int driver_version = 0, runtime_version = 0;  // 13000 is 13.0
 };
 
-DeviceList devices();
+// Asked once.
+const DeviceList& devices();
 
 }  // namespace lowbit::cuda

@@ -1,5 +1,10 @@
 #include "verify/storage.hpp"
 
+#include <cmath>
+#include <cstring>
+
+#include "core/status.hpp"
+
 namespace lowbit::verify {
 namespace {
 
@@ -31,6 +36,16 @@ bool QuantizedStorage::operator==(const QuantizedStorage& other) const {
     return codes_ == other.codes_ && scales_ == other.scales_ && zero_points_ == other.zero_points_ && tensor_scale_ == other.tensor_scale_;
 }
 
+std::string QuantizedStorage::first_difference(const QuantizedStorage& other) const {
+    const auto places = [](const char* plane, const auto& mine, const auto& theirs) -> std::string {
+        for (size_t i = 0; i < mine.size(); ++i)
+            if (mine[i] != theirs[i]) return core::join(plane, "[", i, "] = ", +mine[i], ", reference ", +theirs[i], "; ");
+        return "";
+    };
+    return places("tensor scale", tensor_scale_, other.tensor_scale_) + places("scale bytes", scales_, other.scales_) +
+           places("zero points", zero_points_, other.zero_points_) + places("code bytes", codes_, other.codes_);
+}
+
 MatrixStorage::MatrixStorage(Element element, int64_t rows, int64_t columns, bool transposed) {
     bytes_.assign(size_t(rows * columns * core::element_bytes(element)), poison);
     tensor_ = {pointer(bytes_), element, rows, columns, transposed ? 1 : columns, transposed ? rows : 1, Device::cpu, 0};
@@ -45,6 +60,13 @@ void MatrixStorage::fill(const std::vector<float>& values) {
 double MatrixStorage::at(int64_t row, int64_t column) const {
     if (tensor_.element == Element::int32) return double(static_cast<const int32_t*>(tensor_.data)[tensor_.offset(row, column)]);
     return double(core::load(tensor_, row, column));
+}
+
+bool MatrixStorage::same_bits(const MatrixStorage& other, int64_t row, int64_t column) const {
+    const int bytes = core::element_bytes(tensor_.element);
+    const auto* mine = static_cast<const uint8_t*>(tensor_.data) + tensor_.offset(row, column) * bytes;
+    const auto* theirs = static_cast<const uint8_t*>(other.tensor_.data) + other.tensor_.offset(row, column) * bytes;
+    return std::memcmp(mine, theirs, size_t(bytes)) == 0 || (std::isnan(at(row, column)) && std::isnan(other.at(row, column)));
 }
 
 }  // namespace lowbit::verify

@@ -1,5 +1,6 @@
 // Matrices that own their memory, for tests and `lowbit verify`.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "core/tensor.hpp"
@@ -12,6 +13,7 @@ public:
     QuantizedStorage(const core::Format& format, int64_t rows, int64_t columns);
     const core::QuantizedView& view() const { return view_; }
     bool operator==(const QuantizedStorage& other) const;
+    std::string first_difference(const QuantizedStorage& other) const;
 
 private:
     std::vector<uint8_t> codes_, scales_, zero_points_;
@@ -26,6 +28,8 @@ public:
     const core::Tensor& tensor() const { return tensor_; }
     void fill(const std::vector<float>& values);
     double at(int64_t row, int64_t column) const;
+    // To the bit; any NaN is like another.
+    bool same_bits(const MatrixStorage& other, int64_t row, int64_t column) const;
 
 private:
     std::vector<uint8_t> bytes_;

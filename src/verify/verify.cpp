@@ -4,8 +4,10 @@
 #include <cstring>
 #include <limits>
 
+#include "core/packed.hpp"
 #include "reference/codes.hpp"
 #include "reference/quantize.hpp"
+#include "verify/mirror.hpp"
 #include "verify/random.hpp"
 #include "verify/storage.hpp"
 
@@ -79,14 +81,15 @@ struct EpilogueStorage {
 };
 
 // How far a product may be from the reference's, before the output is rounded.
-double allowed(const MatmulProblem& problem, int64_t m, int64_t n, double magnitude) {
+double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, double magnitude) {
     const core::Epilogue& e = problem.epilogue;
-    const double unit = 0x1p-24;
+    const double unit = 0x1p-24, rounding = kernel.operand_rounding ? kernel.operand_rounding(problem) : 0;
     double factor = std::fabs(double(e.scale));
     if (e.row_scale) factor *= std::fabs(double(core::load(*e.row_scale, 0, m)));
     if (e.column_scale) factor *= std::fabs(double(core::load(*e.column_scale, 0, n)));
     const double bias = e.bias ? std::fabs(double(core::load(*e.bias, 0, n))) : 0;
-    const double before = factor * magnitude * double(problem.k() + 8) * unit + (factor * magnitude + bias) * 2 * unit;
+    const double before =
+        factor * magnitude * (double(problem.k() + 8) * kernel.addition_unit + rounding) + (factor * magnitude + bias) * 2 * unit;
     const bool curved = e.activation != Activation::none && e.activation != Activation::relu;
     return curved ? 1.13 * before + 8 * unit * (factor * magnitude + bias) : before;
 }
@@ -99,15 +102,16 @@ double output_unit(Element element, double value) {
     }
 }
 
-double bound(const MatmulProblem& problem, int64_t m, int64_t n, double magnitude, double expected) {
+double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, double magnitude,
+             double expected) {
     if (problem.raw_integers()) return 0;
-    const double product = allowed(problem, m, n, magnitude);
+    const double product = allowed(problem, kernel, m, n, magnitude);
     if (problem.y.element == Element::int8) return 1 + std::floor(product / double(problem.epilogue.output_scale));
     return product + output_unit(problem.y.element, expected) + 1e-37;
 }
 
-void compare(const MatmulProblem& problem, const OperandStorage& x, const OperandStorage& weight, const MatrixStorage& got,
-             const MatrixStorage& expected, Outcome& outcome) {
+void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, const OperandStorage& x, const OperandStorage& weight,
+             const MatrixStorage& got, const MatrixStorage& expected, Outcome& outcome) {
     std::vector<std::vector<double>> tokens;
     for (int64_t m = 0; m < problem.m(); ++m) tokens.push_back(x.row(m));
     for (int64_t n = 0; n < problem.n(); ++n) {
@@ -116,7 +120,7 @@ void compare(const MatmulProblem& problem, const OperandStorage& x, const Operan
             double magnitude = 0;
             for (size_t k = 0; k < row.size(); ++k) magnitude += std::fabs(tokens[size_t(m)][k] * row[k]);
             const double difference = std::fabs(got.at(m, n) - expected.at(m, n)),
-                         limit = bound(problem, m, n, magnitude, expected.at(m, n));
+                         limit = bound(problem, kernel, m, n, magnitude, expected.at(m, n));
             const double error = difference == 0                   ? 0
                                  : difference <= limit             ? difference / limit
                                  : limit > 0 && difference > limit ? difference / limit
@@ -159,17 +163,32 @@ Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context
     const uint64_t seed = seed_of(tested.text());
     const OperandStorage x(context, tested.x, tested.m, tested.k, seed), weight(context, tested.weight, tested.n, tested.k, seed + 10);
     const EpilogueStorage epilogue(tested.epilogue, tested.m, tested.n, tested.k, seed);
-    const MatrixStorage got(epilogue.output, tested.m, tested.n, epilogue.transposed),
-        expected(epilogue.output, tested.m, tested.n, epilogue.transposed);
-    MatmulProblem problem{&context, x.operand, weight.operand, got.tensor(), epilogue.epilogue};
-    core::check(problem);
+    const MatrixStorage expected(epilogue.output, tested.m, tested.n, epilogue.transposed);
+    MatmulProblem on_host{&context, x.operand, weight.operand, expected.tensor(), epilogue.epilogue};
     Outcome outcome;
-    outcome.not_run = core::KernelList<MatmulProblem>::reason_against(kernel, problem);
-    if (!outcome.not_run.empty()) return outcome;
-    kernel.run(problem);
-    problem.y = expected.tensor();
-    reference::matmul(problem);
-    compare(problem, x, weight, got, expected, outcome);
+    bool ran = false;
+    // A weight that has a packed layout of its own is multiplied both ways, where the kernel takes both.
+    const bool has_tiles = weight.operand.is_quantized && core::packed_layout(tested.weight, context.device) == core::PackedLayout::tiles;
+    for (const bool packed : {false, true}) {
+        if (packed && !has_tiles) continue;
+        Mirror mirror(context);
+        const MatrixStorage got(epilogue.output, tested.m, tested.n, epilogue.transposed);
+        MatmulProblem problem{&context, mirror.operand(x.operand), mirror.operand(weight.operand), mirror.tensor(got.tensor()),
+                              mirror.epilogue(epilogue.epilogue)};
+        if (packed) problem.weight.quantized = mirror.packed(problem.weight.quantized);
+        core::check(problem);
+        const std::string reason = core::KernelList<MatmulProblem>::reason_against(kernel, problem);
+        if (!reason.empty()) {
+            if (!ran) outcome.not_run = reason;
+            continue;
+        }
+        if (!ran) reference::matmul(on_host);
+        ran = true;
+        outcome.not_run.clear();
+        run_on(mirror, kernel, problem);
+        mirror.bring_back(got.tensor(), problem.y);
+        compare(on_host, kernel, x, weight, got, expected, outcome);
+    }
     return outcome;
 }
 
@@ -182,17 +201,18 @@ Outcome verify(const core::Kernel<core::QuantizeProblem>& kernel, const Context&
         fill_static_scales(context, tested, got.view(), seed);
         fill_static_scales(context, tested, expected.view(), seed);
     }
-    core::QuantizeProblem problem{&context, x.tensor(), got.view(), tested.static_scales};
+    Mirror mirror(context);
+    const core::QuantizeProblem problem{&context, mirror.tensor(x.tensor()), mirror.quantized(got.view()), tested.static_scales};
     core::check(problem);
     Outcome outcome;
     outcome.not_run = core::KernelList<core::QuantizeProblem>::reason_against(kernel, problem);
     if (!outcome.not_run.empty()) return outcome;
-    kernel.run(problem);
-    problem.result = expected.view();
-    reference::quantize(problem);
+    run_on(mirror, kernel, problem);
+    mirror.bring_back(got.view(), problem.result);
+    reference::quantize({&context, x.tensor(), expected.view(), tested.static_scales});
     if (!(got == expected)) {
         outcome.error = std::numeric_limits<double>::infinity();
-        outcome.difference = "codes, scales or zero points differ from the reference";
+        outcome.difference = got.first_difference(expected);
     }
     return outcome;
 }
@@ -204,18 +224,20 @@ Outcome verify(const core::Kernel<core::DequantizeProblem>& kernel, const Contex
     const QuantizedStorage quantized(tested.format, tested.rows, tested.columns);
     reference::quantize({&context, x.tensor(), quantized.view(), false});
     const MatrixStorage got(tested.element, tested.rows, tested.columns), expected(tested.element, tested.rows, tested.columns);
-    core::DequantizeProblem problem{&context, quantized.view(), got.tensor()};
+    Mirror mirror(context);
+    const core::DequantizeProblem problem{&context, mirror.quantized(quantized.view()), mirror.tensor(got.tensor())};
     core::check(problem);
     Outcome outcome;
     outcome.not_run = core::KernelList<core::DequantizeProblem>::reason_against(kernel, problem);
     if (!outcome.not_run.empty()) return outcome;
-    kernel.run(problem);
-    problem.y = expected.tensor();
-    reference::dequantize(problem);
-    const size_t bytes = size_t(tested.rows * tested.columns * core::element_bytes(tested.element));
-    if (bytes && std::memcmp(got.tensor().data, expected.tensor().data, bytes) != 0) {
+    run_on(mirror, kernel, problem);
+    mirror.bring_back(got.tensor(), problem.y);
+    reference::dequantize({&context, quantized.view(), expected.tensor()});
+    for (int64_t i = 0; i < tested.rows * tested.columns && outcome.difference.empty(); ++i) {
+        const int64_t row = i / tested.columns, column = i % tested.columns;
+        if (got.same_bits(expected, row, column)) continue;
         outcome.error = std::numeric_limits<double>::infinity();
-        outcome.difference = "values differ from the reference";
+        outcome.difference = core::join("y[", row, ",", column, "] = ", got.at(row, column), ", reference ", expected.at(row, column));
     }
     return outcome;
 }

@@ -2,7 +2,8 @@
 //
 // Codes, scales and dequantized values must be equal to the bit, as must raw integer products. A floating product may differ by
 //     (K + 8) 2^-24 sum |x w|     any order of K fp32 additions, and the roundings of decoding and scaling
-// carried through the epilogue (whose slopes are at most 1.13), plus one unit in the last place of the output type.
+// carried through the epilogue (whose slopes are at most 1.13), plus one unit in the last place of the output type. A kernel that adds with
+// less than fp32's care, or rounds operands, says so itself (Kernel::addition_unit, operand_rounding), and is held to that.
 #pragma once
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ struct Outcome {
     std::string difference;  // the worst place, in words
     bool passed() const { return not_run.empty() && error <= 1; }
 };
+
+// Readies a fresh context for kernels of a device: the first of its kind.
+void use_device(core::Context& context, Device device);
 
 std::vector<MatmulCase> matmul_cases();
 std::vector<QuantizeCase> quantize_cases();

@@ -29,6 +29,7 @@ void run_all(const std::string& name, const Cases& cases) {
     if (!kernel.unavailable.empty()) GTEST_SKIP() << name << ": " << kernel.unavailable;
     core::Context context;
     context.set_threads(2);
+    verify::use_device(context, kernel.device);
     int ran = 0, failed = 0;
     for (size_t i = name.size() % stride; i < cases.size(); i += stride) {
         const auto& tested = cases[i];

@@ -3,9 +3,12 @@
 
 namespace lowbit::cuda {
 
-DeviceList devices() {
-    DeviceList list;
-    list.problem = "this build of lowbit has no CUDA backend (nvcc was not found when it was configured)";
+const DeviceList& devices() {
+    static const DeviceList list = [] {
+        DeviceList none;
+        none.problem = "this build of lowbit has no CUDA backend (nvcc was not found when it was configured)";
+        return none;
+    }();
     return list;
 }
 

@@ -1,0 +1,43 @@
+// How host code of this folder talks to the CUDA runtime.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "core/context.hpp"
+#include "core/status.hpp"
+
+namespace lowbit::cuda {
+
+// A refusal of the runtime becomes a Failure; the runtime's own record of it is cleared.
+inline void check(cudaError_t error, const char* what) {
+    if (error == cudaSuccess) return;
+    cudaGetLastError();
+    core::fail(error == cudaErrorMemoryAllocation ? Status::out_of_memory : Status::device_error, what, ": ", cudaGetErrorString(error));
+}
+
+inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
+
+inline cudaStream_t stream_of(const core::Context& context) { return static_cast<cudaStream_t>(context.stream); }
+
+// Makes a device current for a scope.
+class DeviceScope {
+public:
+    explicit DeviceScope(int device) {
+        check(cudaGetDevice(&previous_), "cudaGetDevice");
+        if (previous_ != device) check(cudaSetDevice(device), "cudaSetDevice");
+        changed_ = previous_ != device;
+    }
+    ~DeviceScope() {
+        if (changed_) cudaSetDevice(previous_);
+    }
+    DeviceScope(const DeviceScope&) = delete;
+    DeviceScope& operator=(const DeviceScope&) = delete;
+
+private:
+    int previous_ = 0;
+    bool changed_ = false;
+};
+
+// Blocks for `count` items, `per_block` each. A grid's first dimension is the only one that may pass 65,535.
+inline unsigned blocks_for(int64_t count, int64_t per_block) { return unsigned(core::ceil_div(count, per_block)); }
+
+}  // namespace lowbit::cuda
