@@ -13,13 +13,11 @@ constexpr const char* verb = "matmul";
 
 // One side of a product and everything that keeps it alive.
 struct Side {
-    Planes planes;  // a plain tensor lies in `codes`
-    std::string format;
+    Planes planes;       // a plain tensor lies in `codes`
+    std::string format;  // "": plain
     Matrix matrix;
     QuantizedPointer quantized;
     PackedPointer packed;
-
-    explicit Side(Planes given, std::string name) : planes(std::move(given)), format(std::move(name)) {}
 
     lowbit_operand operand() const { return {quantized || packed ? nullptr : &matrix.view, quantized.get(), packed.get()}; }
 };
@@ -46,20 +44,24 @@ lowbit_activation parse_activation(const std::string& name) {
 
 class Product {
 public:
-    explicit Product(Stack& stack) : x_(Planes{stack.tensor(), {}, {}, {}}, ""), weight_(Planes{stack.tensor(), {}, {}, {}}, "") {
+    explicit Product(Stack& stack) {
+        x_.planes.codes = stack.tensor();
+        weight_.planes.codes = stack.tensor();
         bias_.tensor = stack.optional_tensor();
-        take_planes(stack, x_);
-        take_planes(stack, weight_);
+        take_planes(stack, x_.planes);
+        take_planes(stack, weight_.planes);
+        row_scale_.tensor = stack.optional_tensor();
+        column_scale_.tensor = stack.optional_tensor();
+        x_.format = stack.text();
+        weight_.format = stack.text();
         const int64_t layout = stack.integer();
         const int64_t rows = stack.integer();
         const int64_t columns = stack.integer();
-        row_scale_.tensor = stack.optional_tensor();
-        column_scale_.tensor = stack.optional_tensor();
         args_.scale = float(stack.number());
         args_.output_scale = float(stack.number());
         args_.activation = parse_activation(stack.text());
         const std::optional<int32_t> dtype = stack.optional_dtype();
-        x_format_ = stack.text();
+        quantize_x_ = stack.text();
 
         place_ = place_of(x_.planes.codes);
         require_place(verb, "weight", weight_.planes.codes, place_, "x");
@@ -70,7 +72,7 @@ public:
         args_.bias = bias_.read("bias", place_);
         args_.row_scale = row_scale_.read("row_scale", place_);
         args_.column_scale = column_scale_.read("column_scale", place_);
-        if (!x_format_.empty()) args_.x_format = x_format_.c_str();
+        if (!quantize_x_.empty()) args_.x_format = quantize_x_.c_str();
         y_ = as_matrix(verb, "dtype", allocate(with_last_size(x_.planes.codes, outputs_), dtype.value_or(default_dtype()), place_));
         args_.y = y_.view;
     }
@@ -82,11 +84,10 @@ public:
     const Tensor& result() const { return y_.held; }
 
 private:
-    static void take_planes(Stack& stack, Side& side) {
-        side.format = stack.text();
-        side.planes.scales = stack.optional_tensor();
-        side.planes.zeros = stack.optional_tensor();
-        side.planes.tensor_scale = stack.optional_tensor();
+    static void take_planes(Stack& stack, Planes& planes) {
+        planes.scales = stack.optional_tensor();
+        planes.zeros = stack.optional_tensor();
+        planes.tensor_scale = stack.optional_tensor();
     }
 
     void read_x(int64_t columns) {
@@ -120,7 +121,7 @@ private:
 
     Side x_, weight_;
     Vector bias_, row_scale_, column_scale_;
-    std::string x_format_;
+    std::string quantize_x_;
     Place place_;
     int64_t outputs_ = 0;
     Matrix y_;

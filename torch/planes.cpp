@@ -30,7 +30,8 @@ void* plane_data(const char* verb, const std::string& argument, std::optional<Te
 }  // namespace
 
 Planes Planes::take(Stack& stack) {
-    Planes planes{stack.tensor(), {}, {}, {}};
+    Planes planes;
+    planes.codes = stack.tensor();
     planes.scales = stack.optional_tensor();
     planes.zeros = stack.optional_tensor();
     planes.tensor_scale = stack.optional_tensor();

@@ -10,7 +10,7 @@
 namespace lowbit_torch {
 
 struct Planes {
-    Tensor codes;                  // [..., row bytes]
+    Tensor codes{nullptr};         // [..., row bytes]
     std::optional<Tensor> scales;  // absent, or empty, where the format has none
     std::optional<Tensor> zeros;
     std::optional<Tensor> tensor_scale;

@@ -18,7 +18,8 @@ void quantize(StableIValue* values, uint64_t, uint64_t) {
     Stack stack(values);
     const Tensor x = stack.tensor();
     const std::string name = stack.text();
-    Planes given{Tensor(nullptr), stack.optional_tensor(), {}, {}};
+    Planes given;
+    given.scales = stack.optional_tensor();
     given.zeros = stack.optional_tensor();
     given.tensor_scale = stack.optional_tensor();
 

@@ -46,11 +46,12 @@ def _unpack(packed, format, rows, columns, layout):
     return _empty_planes(packed, format, rows, columns)
 
 
+@torch.library.register_fake("lowbit::matmul_no_grad")
 @torch.library.register_fake("lowbit::matmul")
 def _matmul(
-    x, weight, bias=None, *, x_format="", x_scales=None, x_zeros=None, x_tensor_scale=None, weight_format="", weight_scales=None,
-    weight_zeros=None, weight_tensor_scale=None, weight_layout=0, rows=0, columns=0, row_scale=None, column_scale=None, scale=1.0,
-    output_scale=1.0, activation="none", dtype=None, quantize_x="",
+    x, weight, bias=None, x_scales=None, x_zeros=None, x_tensor_scale=None, weight_scales=None, weight_zeros=None,
+    weight_tensor_scale=None, row_scale=None, column_scale=None, *, x_format="", weight_format="", weight_layout=0, rows=0, columns=0,
+    scale=1.0, output_scale=1.0, activation="none", dtype=None, quantize_x="",
 ):  # fmt: skip
     outputs = rows if weight_layout else weight.shape[0]
     if dtype is None:

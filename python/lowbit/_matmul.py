@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ._autograd import product
 from ._format import PLAIN
 from ._qtensor import QTensor
 
@@ -62,7 +63,7 @@ def matmul(
     integer codes, int8 is round(result / output_scale). x_format: x is quantized to this format on the way ("int8:row").
     """
     operands, named = _arguments(x, w, bias, activation, out_dtype, x_format, row_scale, column_scale, scale, output_scale)
-    result = torch.ops.lowbit.matmul(*operands, **named)
+    result = product(*operands, **named)
     if isinstance(x, QTensor):
         return result.reshape((*x.shape[:-1], w.shape[0]))
     return result

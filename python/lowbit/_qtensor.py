@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from . import _fake  # noqa: F401  (the ops are complete only with their fakes)
+from . import _autograd, _fake  # noqa: F401  (what completes the ops)
 from ._format import PLAIN, TILES, pack_layout, parse
 
 # What the planes are called in files and state_dicts; the lowbit program uses the same names.

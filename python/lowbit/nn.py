@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ._autograd import product
 from ._format import PLAIN, parse
 from ._matmul import explain
 from ._qtensor import PLANE_NAMES, QTensor, quantize
@@ -69,7 +70,7 @@ class QuantizedWeight(nn.Module):
     def product(self, x: torch.Tensor, bias: torch.Tensor | None, activation_format: str | None) -> torch.Tensor:
         """x [..., K] . weight^T + bias: lowbit.matmul without the way through a QTensor, for every forward."""
         rows, columns = self.shape
-        return torch.ops.lowbit.matmul(
+        return product(
             x,
             self.codes if self.packed is None else self.packed,
             bias,

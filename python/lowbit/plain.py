@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from . import _fake  # noqa: F401
 from ._matmul import matmul
 from ._qtensor import QTensor
 
@@ -133,5 +132,5 @@ def gemm_q4_0_q8_1(weight_q: torch.Tensor, activation_q: torch.Tensor, M: int, N
     for name, argument, found, wanted in (("M", "weight_q", weight, M), ("N", "activation_q", activation, N)):
         if found.dim() != 2 or found.shape[0] != wanted:
             raise ValueError(f"gemm_q4_0_q8_1: {argument} has {list(found.shape[:-1])} rows, but {name} = {wanted}")
-    product = torch.ops.lowbit.matmul(activation, weight, x_format="q8_1", weight_format="q4_0", columns=K)
+    product = torch.ops.lowbit.matmul_no_grad(activation, weight, x_format="q8_1", weight_format="q4_0", columns=K)
     return product.t().contiguous()
