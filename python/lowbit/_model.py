@@ -86,30 +86,30 @@ def quantize_(
     owners = _owners(model)
     report = Report()
     done: dict[int, QuantizedLinear] = {}  # a layer that stands in several places is quantized once
-    for parent_name, parent in list(model.named_modules()):
-        for child_name, child in list(parent.named_children()):
-            if not isinstance(child, nn.Linear):
-                continue
-            name = f"{parent_name}.{child_name}" if parent_name else child_name
-            if id(child) in done:
-                setattr(parent, child_name, done[id(child)])
-                continue
-            if _matches(unwanted, name):
-                reason = "excluded"
-            elif wanted and not _matches(wanted, name):
-                reason = "not included"
-            else:
-                reason = _reason(name, child, owners)
-            layer = None
-            if reason is None:
-                try:
-                    layer = QuantizedLinear.from_linear(child, scheme)
-                except ValueError as error:  # a K that the format cannot have
-                    reason = str(error)
-            if layer is None:
-                report.layers.append(LayerReport(name, tuple(child.weight.shape), reason=reason))
-            else:
-                report.layers.append(_describe(name, child, layer))
-                setattr(parent, child_name, layer)
-                done[id(child)] = layer
+    for name, child in list(model.named_modules(remove_duplicate=False)):
+        if not isinstance(child, nn.Linear):
+            continue
+        parent_name, _, child_name = name.rpartition(".")
+        parent = model.get_submodule(parent_name)
+        if id(child) in done:
+            setattr(parent, child_name, done[id(child)])
+            continue
+        if _matches(unwanted, name):
+            reason = "excluded"
+        elif wanted and not _matches(wanted, name):
+            reason = "not included"
+        else:
+            reason = _reason(name, child, owners)
+        layer = None
+        if reason is None:
+            try:
+                layer = QuantizedLinear.from_linear(child, scheme)
+            except ValueError as error:  # a K that the format cannot have
+                reason = str(error)
+        if layer is None:
+            report.layers.append(LayerReport(name, tuple(child.weight.shape), reason=reason))
+        else:
+            report.layers.append(_describe(name, child, layer))
+            setattr(parent, child_name, layer)
+            done[id(child)] = layer
     return report
