@@ -84,8 +84,6 @@ def _block(parsed: _c.Format) -> tuple[int, int]:
 
 @lru_cache(maxsize=None)
 def parse(text: str) -> Format:
-    if not isinstance(text, str):
-        raise TypeError(f'a format is a string such as "int4:g128", not {type(text).__name__}')
     parsed = _c.parse(text)
     name = _c.print_format(parsed)
     ggml = parsed.element >= _FIRST_GGML

@@ -221,6 +221,8 @@ def quantize(
     format's own planes."""
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"quantize: x is a {type(x).__name__}; use a torch.Tensor")
+    if not isinstance(format, str):
+        raise TypeError(f'quantize: format is a {type(format).__name__}; use a string such as "int4:g128"')
     planes = torch.ops.lowbit.quantize(x.detach(), format, scales, zeros, tensor_scale)
     return from_op(planes, format, x.shape, x.dtype)
 
