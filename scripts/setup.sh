@@ -82,6 +82,26 @@ imports() { "$1" -c "import $2" >/dev/null 2>&1; }
 needed_modules="pytest, numpy, ml_dtypes, safetensors"
 wished_modules="gguf, hypothesis"
 
+# Without importing it, which takes seconds.
+has_torch() {
+    "$1" -c 'import importlib.metadata, re
+version = importlib.metadata.version("torch")
+raise SystemExit(tuple(map(int, re.findall(r"[0-9]+", version)[:2])) < (2, 10))' >/dev/null 2>&1
+}
+
+# add_torch: torch and what builds the wheel, into .venv. The CPU build where there is no GPU: it is a tenth of the size.
+add_torch() {
+    [ -n "${OFFLINE:-}" ] && return 1
+    say "getting torch for the tests of the PyTorch package (log: $log)"
+    local install=(.venv/bin/python -m pip install --disable-pip-version-check -r tests/python/requirements-torch.txt)
+    if ! have_tool nvidia-smi &&
+        "${install[@]}" --timeout 20 --retries 0 --index-url https://download.pytorch.org/whl/cpu --extra-index-url https://pypi.org/simple >>"$log" 2>&1 &&
+        has_torch .venv/bin/python; then
+        return
+    fi
+    "${install[@]}" --timeout 60 --retries 1 >>"$log" 2>&1
+}
+
 # make_venv [beside]: .venv with the requirements in it; a broken one is not left behind. "beside": what python3 has already (torch, say)
 # stays visible, and only the rest is fetched.
 make_venv() {
@@ -97,6 +117,20 @@ make_venv() {
     else
         rm -rf .venv
         return 1
+    fi
+}
+
+# python_with_torch PATH: the interpreter, with torch in it where torch can be had.
+python_with_torch() {
+    local python=$1
+    if has_torch "$python"; then
+        echo "$python"
+    elif [ "$python" != "$PWD/.venv/bin/python" ] && { [ -n "${OFFLINE:-}" ] || ! make_venv beside; }; then
+        say "going on without torch: the tests of the PyTorch package skip"
+        echo "$python"
+    else
+        add_torch || say "going on without torch, which could not be installed from PyPI: the tests of the PyTorch package skip"
+        echo "$PWD/.venv/bin/python"
     fi
 }
 
@@ -152,7 +186,7 @@ fuzz)
     ;;
 python)
     interpreter=$(python_interpreter)
-    echo "$interpreter" >build/python
+    python_with_torch "$interpreter" >build/python
     ;;
 *)
     sed -n '2,9s/^# \{0,1\}//p' "$0" >&2

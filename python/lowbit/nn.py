@@ -127,8 +127,8 @@ class QuantizedWeight(nn.Module):
                 error_msgs.append(f"{prefix}{name} is {found}, but {self.format} of {list(self.shape)} takes {wanted}")
                 continue
             planes.append(given.detach().to(self.device, copy=True))
-        known = {prefix + name for name in PLANE_NAMES.values()}
         if strict:
+            known = {prefix + name for attribute, name in PLANE_NAMES.items() if 0 not in getattr(shapes, attribute) or attribute == "codes"}
             unexpected_keys += [key for key in state_dict if key.startswith(prefix) and key not in known]
         if complaints == len(missing_keys) + len(error_msgs):
             self.hold(QTensor(*planes, format=self.format, shape=self.shape, dtype=self.dtype))
