@@ -4,7 +4,7 @@
 #   build    the same and GoogleTest; goes on without the program's libraries where they cannot be had
 #   lint     the same and the linters
 #   fuzz     clang with its fuzzer
-#   python   an interpreter for tests/python; its path is left in build/python
+#   python   an interpreter for tests/python; its path is left in build/python, and whether it has torch (ON, OFF) in build/python-has-torch
 # As root it installs Debian packages; as anyone else it prints the command and stops. OFFLINE=1: it never installs anything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -89,17 +89,13 @@ version = importlib.metadata.version("torch")
 raise SystemExit(tuple(map(int, re.findall(r"[0-9]+", version)[:2])) < (2, 10))' >/dev/null 2>&1
 }
 
-# add_torch: torch and what builds the wheel, into .venv. The CPU build where there is no GPU: it is a tenth of the size.
+# add_torch: torch and what builds the wheel, into .venv. Where there is no GPU, the CPU build is preferred: it is a tenth of the size.
 add_torch() {
-    [ -n "${OFFLINE:-}" ] && return 1
+    if [ -n "${OFFLINE:-}" ]; then return 1; fi
     say "getting torch for the tests of the PyTorch package (log: $log)"
-    local install=(.venv/bin/python -m pip install --disable-pip-version-check -r tests/python/requirements-torch.txt)
-    if ! have_tool nvidia-smi &&
-        "${install[@]}" --timeout 20 --retries 0 --index-url https://download.pytorch.org/whl/cpu --extra-index-url https://pypi.org/simple >>"$log" 2>&1 &&
-        has_torch .venv/bin/python; then
-        return
-    fi
-    "${install[@]}" --timeout 60 --retries 1 >>"$log" 2>&1
+    local places=()
+    have_tool nvidia-smi || places=(--extra-index-url https://download.pytorch.org/whl/cpu)
+    .venv/bin/python -m pip install --disable-pip-version-check --timeout 60 --retries 0 "${places[@]}" -r tests/python/requirements-torch.txt >>"$log" 2>&1
 }
 
 # make_venv [beside]: .venv with the requirements in it; a broken one is not left behind. "beside": what python3 has already (torch, say)
@@ -187,6 +183,7 @@ fuzz)
 python)
     interpreter=$(python_interpreter)
     python_with_torch "$interpreter" >build/python
+    if has_torch "$(cat build/python)"; then echo ON; else echo OFF; fi >build/python-has-torch
     ;;
 *)
     sed -n '2,9s/^# \{0,1\}//p' "$0" >&2

@@ -35,13 +35,7 @@ build() {
 
 # The PyTorch ops are part of the release build where the tests' Python has torch.
 build_release() {
-    local python configure
-    python=$(cat build/python)
-    if "$python" -c 'import importlib.util as u; raise SystemExit(u.find_spec("torch") is None)'; then
-        configure=(-DLOWBIT_TORCH=ON -DPython_EXECUTABLE="$python")
-    else
-        configure=(-DLOWBIT_TORCH=OFF)
-    fi
+    local configure=(-DLOWBIT_TORCH="$(cat build/python-has-torch)" -DPython_EXECUTABLE="$(cat build/python)")
     build release
 }
 configure=()
