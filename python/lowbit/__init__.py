@@ -6,7 +6,7 @@
     report = lowbit.quantize_(model, "w4a16", exclude="lm_head")   # in place; print(report) is a table
 """
 
-from . import _load  # first: it says what is missing
+from . import _load  # noqa: F401  (first: it says what is missing)
 
 from . import nn  # isort: skip
 from ._file import load_file, save_file

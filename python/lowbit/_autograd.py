@@ -1,5 +1,5 @@
-"""Gradients of matmul: with respect to x, through the weight's decoded values; to a plain weight; to the bias. Quantizing x on the way counts
-as doing nothing to it (the straight-through estimate)."""
+"""Gradients of matmul: with respect to x, through the weight's decoded values; to a plain weight; to the bias. Quantizing x on the way
+counts as doing nothing to it (the straight-through estimate)."""
 
 import torch
 

@@ -36,12 +36,13 @@ def load_file(path: str | Path, device: str | torch.device = "cpu") -> dict[str,
     from safetensors import safe_open
 
     with safe_open(str(path), "pt", device=str(device)) as file:
-        tensors: dict[str, torch.Tensor | QTensor] = {name: file.get_tensor(name) for name in file.keys()}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
         notes = file.metadata() or {}
+    quantized: dict[str, QTensor] = {}
     for key, text in notes.items():
         if not key.startswith("lowbit."):
             continue
         name, described = key.removeprefix("lowbit."), json.loads(text)
-        planes = [tensors.pop(f"{name}.{plane}", None) for plane in PLANE_NAMES.values()]
-        tensors[name] = QTensor(*planes, format=described["format"], shape=described["shape"], dtype=_DTYPES[described["dtype"]])
-    return tensors
+        planes = {plane: tensors.pop(f"{name}.{plane}") for plane in PLANE_NAMES.values() if f"{name}.{plane}" in tensors}
+        quantized[name] = QTensor.from_state_dict(planes, described["format"], described["shape"], _DTYPES[described["dtype"]])
+    return {**tensors, **quantized}

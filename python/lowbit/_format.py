@@ -2,7 +2,7 @@
 torch.compile asks for may be symbols, which C cannot take. tests/python/test_torch_formats.py holds both to each other."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import torch
 
@@ -82,7 +82,7 @@ def _block(parsed: _c.Format) -> tuple[int, int]:
     raise AssertionError("unreachable: no block of codes has more than 256 values")
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse(text: str) -> Format:
     parsed = _c.parse(text)
     name = _c.print_format(parsed)
@@ -108,7 +108,7 @@ def parse(text: str) -> Format:
 PLAIN, ROWS, TILES = 0, 1, 2
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pack_layout(name: str, device_type: str, device_index: int) -> int:
     return _c.pack_layout(_c.parse(name), device_type, device_index)
 

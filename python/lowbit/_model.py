@@ -51,7 +51,7 @@ def _reason(name: str, linear: nn.Linear, owners: dict[int, set[str]]) -> str | 
 
 def _describe(name: str, linear: nn.Linear, layer: QuantizedLinear) -> LayerReport:
     weight = linear.weight.detach()
-    held = layer.weight.tensor
+    held = layer.quantized_weight
     token = torch.zeros(1, linear.in_features, dtype=weight.dtype, device=weight.device)
     kernel = re.match(r"chosen: (\w+)", layer.explain(token))
     norm = torch.linalg.vector_norm(weight, dtype=torch.float64)
@@ -94,6 +94,7 @@ def quantize_(
         if id(child) in done:
             setattr(parent, child_name, done[id(child)])
             continue
+        reason: str | None
         if _matches(unwanted, name):
             reason = "excluded"
         elif wanted and not _matches(wanted, name):

@@ -9,6 +9,9 @@ import torch
 from . import _autograd, _fake  # noqa: F401  (what completes the ops)
 from ._format import PLAIN, TILES, pack_layout, parse
 
+# codes, scales, zeros, tensor_scale; None where a format has no such plane
+Planes = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
+
 # What the planes are called in files and state_dicts; the lowbit program uses the same names.
 PLANE_NAMES = {"codes": "codes", "scales": "scales", "zeros": "zero_points", "tensor_scale": "tensor_scale"}
 
@@ -25,8 +28,8 @@ class QTensor:
     """A tensor of any shape, quantized along its last dimension: codes, and the scales, zero points and tensor scale that its format has
     (None where it has none), in the layout of docs/formats.md. Made by lowbit.quantize, or from planes that exist.
 
-    pack() gives the same numbers in the order that the kernels of its device read; such a QTensor holds these bytes alone, and its planes are
-    unpacked when asked for.
+    pack() gives the same numbers in the order that the kernels of its device read; such a QTensor holds these bytes alone, and its planes
+    are unpacked when asked for.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class QTensor:
         shape: Sequence[int],
         dtype: torch.dtype = torch.float32,
     ):
-        self._planes: tuple[torch.Tensor | None, ...] | None = (codes, scales, zeros, tensor_scale)
+        self._planes: Planes | None = (codes, scales, zeros, tensor_scale)
         self._packed: torch.Tensor | None = None
         self.layout = PLAIN
         self.format = format
@@ -107,15 +110,16 @@ class QTensor:
     def numel(self) -> int:
         return _rows(self.shape) * self.shape[-1]
 
-    def planes(self) -> tuple[torch.Tensor | None, ...]:
+    def planes(self) -> Planes:
         """codes, scales, zeros, tensor_scale."""
         if self._planes is not None:
             return self._planes
         return self.unpack().planes()
 
     def _held(self) -> list[torch.Tensor]:
-        held = (self._packed,) if self._packed is not None else self._planes
-        return [plane for plane in held if plane is not None]
+        if self._packed is not None:
+            return [self._packed]
+        return [plane for plane in self.planes() if plane is not None]
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape))
@@ -164,8 +168,9 @@ class QTensor:
             if device.type == "cuda" and pack_layout(self.format, device) == self.layout:
                 return self._packed_as(self._packed.to(device, non_blocking=non_blocking), self.layout)
             return self.unpack().to(device, non_blocking)
-        moved = [None if plane is None else plane.to(device, non_blocking=non_blocking) for plane in self.planes()]
-        return QTensor(*moved, format=self.format, shape=self.shape, dtype=self.dtype)
+        codes, *others = self.planes()
+        moved = [None if plane is None else plane.to(device, non_blocking=non_blocking) for plane in others]
+        return QTensor(codes.to(device, non_blocking=non_blocking), *moved, format=self.format, shape=self.shape, dtype=self.dtype)
 
     def cpu(self) -> QTensor:
         return self.to("cpu")
@@ -183,8 +188,8 @@ class QTensor:
     ) -> QTensor:
         if prefix + "codes" not in tensors:
             raise ValueError(f"QTensor: the state_dict has no {prefix}codes")
-        planes = [tensors.get(prefix + name) for name in PLANE_NAMES.values()]
-        return QTensor(*planes, format=format, shape=shape, dtype=dtype)
+        codes, *others = PLANE_NAMES.values()
+        return QTensor(tensors[prefix + codes], *[tensors.get(prefix + name) for name in others], format=format, shape=shape, dtype=dtype)
 
 
 def _size(size: int) -> str:
@@ -195,8 +200,8 @@ def _size(size: int) -> str:
 
 
 def from_op(planes: Sequence[torch.Tensor], format: str, shape: Sequence[int], dtype: torch.dtype) -> QTensor:
-    """From what an op returned: planes that a format has not are empty there. Asked by their rank-2 sizes alone, which torch.compile can see;
-    a plane of a matrix without numbers is empty too, but then None and empty mean the same."""
+    """From what an op returned: planes that a format has not are empty there. So are those of a matrix without numbers, but then None and
+    empty mean the same."""
     codes, scales, zeros, tensor_scale = planes
     return QTensor(
         codes,
@@ -217,8 +222,8 @@ def quantize(
     zeros: torch.Tensor | None = None,
     tensor_scale: torch.Tensor | None = None,
 ) -> QTensor:
-    """x [..., K] in a format such as "int4:g128" (docs/formats.md). Scales are computed from x, or taken as given, in the shape and type of the
-    format's own planes."""
+    """x [..., K] in a format such as "int4:g128" (docs/formats.md). Scales are computed from x, or taken as given, in the shape and type of
+    the format's own planes."""
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"quantize: x is a {type(x).__name__}; use a torch.Tensor")
     if not isinstance(format, str):

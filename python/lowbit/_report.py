@@ -54,7 +54,7 @@ class Report:
         for layer in self.layers:
             shape = " x ".join(map(str, layer.shape))
             if layer.is_quantized:
-                rows.append((layer.name, shape, layer.format, layer.kernel, f"{layer.error:.4f}"))
+                rows.append((layer.name, shape, str(layer.format), str(layer.kernel), f"{layer.error:.4f}"))
             else:
                 rows.append((layer.name, shape, f"left alone: {layer.reason}", "", ""))
         # A reason may run over the columns after it.

@@ -18,10 +18,16 @@ __all__ = ["QuantizedLinear", "QuantizedWeight"]
 
 
 class QuantizedWeight(nn.Module):
-    """A quantized matrix as buffers of a module. Its state_dict is the planes, under the names that the lowbit program gives them in a file:
-    `codes`, `scales`, `zero_points`, `tensor_scale`. On a GPU whose kernels want another order it holds the packed bytes instead of the
-    planes, and the planes are unpacked for the state_dict.
+    """A quantized matrix as buffers of a module. Its state_dict is the planes, under the names that the lowbit program gives them in a
+    file: `codes`, `scales`, `zero_points`, `tensor_scale`. On a GPU whose kernels want another order it holds the packed bytes instead of
+    the planes, and the planes are unpacked for the state_dict.
     """
+
+    codes: torch.Tensor | None
+    scales: torch.Tensor | None
+    zero_points: torch.Tensor | None
+    tensor_scale: torch.Tensor | None
+    packed: torch.Tensor | None
 
     def __init__(self, tensor: QTensor):
         super().__init__()
@@ -46,33 +52,37 @@ class QuantizedWeight(nn.Module):
 
     def hold(self, tensor: QTensor) -> None:
         """Takes the numbers of `tensor`, packed where the device wants that."""
-        tensor = tensor.pack()
-        for name in (*PLANE_NAMES.values(), "packed"):
-            setattr(self, name, None)
-        self.layout = tensor.layout
-        if tensor.is_packed:
-            self.packed = tensor.packed
-        else:
-            for name, plane in zip(PLANE_NAMES.values(), tensor.planes()):
-                setattr(self, name, plane)
+        self._set(tensor.pack())
+
+    def _set(self, tensor: QTensor) -> None:
+        self.layout, self.packed = tensor.layout, tensor.packed
+        planes = (None,) * len(PLANE_NAMES) if tensor.is_packed else tensor.planes()
+        for name, plane in zip(PLANE_NAMES.values(), planes):
+            setattr(self, name, plane)
 
     @property
     def tensor(self) -> QTensor:
         if self.packed is not None:
             return QTensor.from_packed(self.packed, self.layout, format=self.format, shape=self.shape, dtype=self.dtype)
-        planes = (self.codes, self.scales, self.zero_points, self.tensor_scale)
-        return QTensor(*planes, format=self.format, shape=self.shape, dtype=self.dtype)
+        planes = (self.scales, self.zero_points, self.tensor_scale)
+        return QTensor(self._held(), *planes, format=self.format, shape=self.shape, dtype=self.dtype)
+
+    def _held(self) -> torch.Tensor:
+        """The codes, packed or not."""
+        held = self.codes if self.packed is None else self.packed
+        assert held is not None
+        return held
 
     @property
     def device(self) -> torch.device:
-        return (self.codes if self.packed is None else self.packed).device
+        return self._held().device
 
     def product(self, x: torch.Tensor, bias: torch.Tensor | None, activation_format: str | None) -> torch.Tensor:
         """x [..., K] . weight^T + bias: lowbit.matmul without the way through a QTensor, for every forward."""
         rows, columns = self.shape
         return product(
             x,
-            self.codes if self.packed is None else self.packed,
+            self._held(),
             bias,
             weight_format=self.format,
             weight_scales=self.scales,
@@ -89,7 +99,7 @@ class QuantizedWeight(nn.Module):
         # follow to another device and stay what they are when numbers are converted.
         target = fn(torch.empty(0, dtype=torch.uint8, device=self.device)).device
         if self.packed is not None and target != self.device:
-            self.hold_planes(self.tensor.unpack())
+            self._set(self.tensor.unpack())
         for name in (*PLANE_NAMES.values(), "packed"):
             plane = getattr(self, name)
             if plane is not None:
@@ -98,11 +108,6 @@ class QuantizedWeight(nn.Module):
             self.hold(self.tensor)
         return self
 
-    def hold_planes(self, tensor: QTensor) -> None:
-        self.packed, self.layout = None, PLAIN
-        for name, plane in zip(PLANE_NAMES.values(), tensor.planes()):
-            setattr(self, name, plane)
-
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         destination.update(self.tensor.state_dict(prefix))
 
@@ -110,13 +115,14 @@ class QuantizedWeight(nn.Module):
         parsed = parse(self.format)
         shapes = parsed.planes(*self.shape)
         dtypes = (parsed.codes_dtype, parsed.scales_dtype, torch.uint8, torch.float32)
-        planes: list[torch.Tensor | None] = []
+        planes: dict[str, torch.Tensor] = {}
         complaints = len(missing_keys) + len(error_msgs)
+        known = set()
         for (attribute, name), dtype in zip(PLANE_NAMES.items(), dtypes):
             shape, given = getattr(shapes, attribute), state_dict.get(prefix + name)
             if 0 in shape and attribute != "codes":
-                planes.append(None)
                 continue
+            known.add(prefix + name)
             if given is None:
                 missing_keys.append(prefix + name)
                 continue
@@ -126,23 +132,24 @@ class QuantizedWeight(nn.Module):
                 found, wanted = f"{given.dtype} {list(given.shape)}", f"{dtype} {list(shape)}"
                 error_msgs.append(f"{prefix}{name} is {found}, but {self.format} of {list(self.shape)} takes {wanted}")
                 continue
-            planes.append(given.detach().to(self.device, copy=True))
+            planes[name] = given.detach().to(self.device, copy=True)
         if strict:
-            known = {prefix + name for attribute, name in PLANE_NAMES.items() if 0 not in getattr(shapes, attribute) or attribute == "codes"}
             unexpected_keys += [key for key in state_dict if key.startswith(prefix) and key not in known]
         if complaints == len(missing_keys) + len(error_msgs):
-            self.hold(QTensor(*planes, format=self.format, shape=self.shape, dtype=self.dtype))
+            self.hold(QTensor.from_state_dict(planes, self.format, self.shape, self.dtype))
 
     def extra_repr(self) -> str:
         return repr(self.tensor)
 
 
 class QuantizedLinear(nn.Module):
-    """torch.nn.Linear with a quantized weight. Made from a Linear with from_linear; or made by its sizes, like a Linear, with numbers that
-    quantize_weights() then quantizes, or that load_state_dict replaces.
+    """torch.nn.Linear with a quantized weight. Made from a Linear with from_linear; or made by its sizes, like a Linear, with numbers
+    that quantize_weights() then quantizes, or that load_state_dict replaces.
 
     scheme: w4a16, w8a16, w8a8, w4a8, w4a4, fp8, nf4, q4_0, w1a1, a format of the weight, or a lowbit.Scheme.
     """
+
+    weight: nn.Parameter | QuantizedWeight
 
     def __init__(
         self,
@@ -163,8 +170,8 @@ class QuantizedLinear(nn.Module):
         parse(self.scheme.weight_format).planes(self.out_features, self.in_features)  # refuses a K that the format cannot have
         if self.scheme.activation_format:
             parse(self.scheme.activation_format).planes(1, self.in_features)
-        self.weight = linear.weight
-        self.bias = linear.bias
+        self.register_parameter("weight", linear.weight)
+        self.register_parameter("bias", linear.bias)
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, scheme: str | Scheme = "w4a16") -> QuantizedLinear:
@@ -179,23 +186,29 @@ class QuantizedLinear(nn.Module):
     def is_quantized(self) -> bool:
         return isinstance(self.weight, QuantizedWeight)
 
+    @property
+    def quantized_weight(self) -> QTensor:
+        if not isinstance(self.weight, QuantizedWeight):
+            raise ValueError("QuantizedLinear: the weight is not quantized yet; call quantize_weights()")
+        return self.weight.tensor
+
     @torch.no_grad()
     def quantize_weights(self) -> QuantizedLinear:
         """Quantizes the weight, once; the numbers it had are given up."""
-        if not self.is_quantized:
+        if not isinstance(self.weight, QuantizedWeight):
             quantized = QuantizedWeight(quantize(self.weight, self.scheme.weight_format))
             del self.weight
             self.weight = quantized
         return self
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.is_quantized:
-            return functional.linear(x, self.weight, self.bias)
-        return self.weight.product(x, self.bias, self.scheme.activation_format)
+        if isinstance(self.weight, QuantizedWeight):
+            return self.weight.product(x, self.bias, self.scheme.activation_format)
+        return functional.linear(x, self.weight, self.bias)
 
     def explain(self, x: torch.Tensor) -> str:
         """Which kernel forward(x) runs, and why the others were passed over."""
-        return explain(x, self.weight.tensor, self.bias, x_format=self.scheme.activation_format)
+        return explain(x, self.quantized_weight, self.bias, x_format=self.scheme.activation_format)
 
     def _load_from_state_dict(self, state_dict, prefix, *arguments):
         # Planes for a layer that still has plain numbers: it becomes quantized, and its weight, now a module, takes them.

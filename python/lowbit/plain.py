@@ -22,7 +22,12 @@ def dequantize_tensor(q: torch.Tensor, scale: float | torch.Tensor) -> torch.Ten
 
 
 def _scaled(
-    x: torch.Tensor | QTensor, w: torch.Tensor | QTensor, scale_a: float | torch.Tensor, scale_b: float | torch.Tensor, scale_c: float | torch.Tensor, out_dtype: torch.dtype
+    x: torch.Tensor | QTensor,
+    w: torch.Tensor | QTensor,
+    scale_a: float | torch.Tensor,
+    scale_b: float | torch.Tensor,
+    scale_c: float | torch.Tensor,
+    out_dtype: torch.dtype,
 ) -> torch.Tensor:
     """A product with the scales that its caller gave: numbers, tensors of one number (which stay on their device), or one per row of A
     (scale_a) and one per column of B (scale_b)."""

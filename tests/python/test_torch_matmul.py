@@ -132,7 +132,8 @@ def test_int8_output(device):
 def test_any_strides(device, format):
     w = lowbit.quantize(normal(20, 256, device=device), format)
     whole = normal(6, 10, 256, device=device)
-    for x in (whole[:, ::2], whole.transpose(0, 1), normal(256, 8, device=device).t(), whole[:1].expand(3, -1, -1), normal(4, 512, device=device)[:, ::2]):
+    flat = (normal(256, 8, device=device).t(), normal(4, 512, device=device)[:, ::2])
+    for x in (whole[:, ::2], whole.transpose(0, 1), whole[:1].expand(3, -1, -1), *flat):
         assert same_bits(lowbit.matmul(x, w), lowbit.matmul(x.contiguous(), w))
     bias = normal(40, device=device)[::2]
     assert same_bits(lowbit.matmul(whole, w, bias), lowbit.matmul(whole, w, bias.contiguous()))

@@ -53,7 +53,8 @@ def test_import_says_why_a_library_does_not_load(tmp_path):
     for name in ("liblowbit.so", "liblowbit_torch.so"):
         (tmp_path / name).write_bytes(b"not a library")
     text = import_error(LOWBIT_LIBRARY_DIR=str(tmp_path))
-    assert text.startswith("ImportError: lowbit's libraries in") and "cannot be loaded here" in text and "build them on this machine" in text
+    assert text.startswith("ImportError: lowbit's libraries in")
+    assert "cannot be loaded here" in text and "build them on this machine" in text
 
 
 def test_import_says_that_torch_is_missing_or_old(tmp_path):
@@ -83,7 +84,7 @@ def test_the_op_library_needs_no_version():
 
 
 def test_wheel(tmp_path):
-    """pip install ., as a user runs it, but without what takes minutes to compile and is tested in the build tree: CUDA and optimization."""
+    """pip install ., as a user runs it, but without what takes minutes to compile and is tested in the build tree: CUDA, optimization."""
     pytest.importorskip("scikit_build_core", reason="scikit-build-core, which builds the wheel, is not installed")
     if run("-m", "pip", "--version").returncode != 0:
         pytest.skip("pip is not installed here")
@@ -99,7 +100,7 @@ def test_wheel(tmp_path):
         file.extractall(tmp_path / "installed")
         names = set(file.namelist())
     assert {"lowbit/lib/liblowbit.so", "lowbit/lib/liblowbit_torch.so", "lowbit/py.typed", "lowbit/nn.py"} <= names
-    program = "import torch, lowbit; print(lowbit.__file__, lowbit.matmul(torch.ones(2, 64), lowbit.quantize(torch.ones(3, 64), 'int4:g32')))"
+    program = "import torch, lowbit; x = torch.ones(2, 64); print(lowbit.__file__, lowbit.matmul(x, lowbit.quantize(x, 'int4:g32')))"
     environment = {key: value for key, value in os.environ.items() if key != "LOWBIT_LIBRARY_DIR"}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env={**environment, "PYTHONPATH": str(tmp_path / "installed")}

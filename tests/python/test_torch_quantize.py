@@ -84,7 +84,9 @@ def test_nothing_to_do(device, format):
         assert q.dequantize().shape == shape and "QTensor(" in repr(q)
 
 
-@pytest.mark.parametrize("format", ["int8:row", "int8:tensor", "int4:g32", "uint8:row:asym", "uint4:g32:asym", "fp8_e4m3:row", "nvfp4", "mxfp8"])
+@pytest.mark.parametrize(
+    "format", ["int8:row", "int8:tensor", "int4:g32", "uint8:row:asym", "uint4:g32:asym", "fp8_e4m3:row", "nvfp4", "mxfp8"]
+)
 @on_devices
 def test_static_scales(device, format):
     """With the scales that it would have found, the codes are the same; with others, the scales are taken as they are."""

@@ -24,9 +24,8 @@ def _find_package():
 
 _find_package()
 
-import torch  # noqa: E402
-
 import lowbit  # noqa: E402
+import torch  # noqa: E402
 
 
 def _no_cuda():
@@ -82,8 +81,8 @@ def assert_same_planes(found, wanted):
 
 
 def assert_product(y, x, w, decode_dtype=None):
-    """y is x . w^T in float64, within the bound of docs/formats.md: (K + 8) 2^-24 sum |x w|, and one unit in the last place of y. A kernel that
-    decodes a weight to 16 bits before it multiplies (decode_dtype) rounds each of its numbers once more."""
+    """y is x . w^T in float64, within the bound of docs/formats.md: (K + 8) 2^-24 sum |x w|, and one unit in the last place of y. A kernel
+    that decodes a weight to 16 bits before it multiplies (decode_dtype) rounds each of its numbers once more."""
     x, w = x.double().cpu(), w.double().cpu()
     exact, sums = x @ w.t(), x.abs() @ w.abs().t()
     bound = (x.shape[-1] + 8) * 2.0**-24 * sums + torch.finfo(y.dtype).eps * exact.abs() + torch.finfo(y.dtype).tiny
