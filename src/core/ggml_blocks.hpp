@@ -1,5 +1,6 @@
 // The sizes of the GGML block types; what stands inside a block is in reference/ggml.hpp.
 #pragma once
+#include "core/host_device.hpp"
 #include "lowbit/types.hpp"
 
 namespace lowbit::core {
@@ -9,7 +10,7 @@ struct BlockSize {
     int bytes = 0;
 };
 
-constexpr BlockSize ggml_block(Element element) {
+LOWBIT_HOST_DEVICE constexpr BlockSize ggml_block(Element element) {
     switch (element) {
     case Element::q4_0: return {32, 18};
     case Element::q4_1: return {32, 20};

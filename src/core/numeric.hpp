@@ -4,11 +4,85 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/host_device.hpp"
+
 namespace lowbit::core {
 
-inline float bits_to_float(uint32_t bits) { return std::bit_cast<float>(bits); }
-inline uint32_t float_to_bits(float value) { return std::bit_cast<uint32_t>(value); }
-inline bool is_finite(float value) { return (float_to_bits(value) & 0x7f800000u) != 0x7f800000u; }
+LOWBIT_HOST_DEVICE inline float bits_to_float(uint32_t bits) {
+#ifdef __CUDA_ARCH__
+    return __uint_as_float(bits);
+#else
+    return std::bit_cast<float>(bits);
+#endif
+}
+
+LOWBIT_HOST_DEVICE inline uint32_t float_to_bits(float value) {
+#ifdef __CUDA_ARCH__
+    return __float_as_uint(value);
+#else
+    return std::bit_cast<uint32_t>(value);
+#endif
+}
+
+LOWBIT_HOST_DEVICE inline bool is_nan(float value) { return (float_to_bits(value) & 0x7fffffffu) > 0x7f800000u; }
+LOWBIT_HOST_DEVICE inline bool is_finite(float value) { return (float_to_bits(value) & 0x7f800000u) != 0x7f800000u; }
+LOWBIT_HOST_DEVICE inline float quiet_nan() { return bits_to_float(0x7fc00000u); }
+LOWBIT_HOST_DEVICE inline float infinity() { return bits_to_float(0x7f800000u); }
+
+// One operation with one rounding, where a compiler for the GPU might otherwise fuse a product into the sum it goes to.
+LOWBIT_HOST_DEVICE inline float product(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return __fmul_rn(a, b);
+#else
+    return a * b;
+#endif
+}
+
+LOWBIT_HOST_DEVICE inline float sum(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return __fadd_rn(a, b);
+#else
+    return a + b;
+#endif
+}
+
+// The same where the bits of a NaN may be stored. A GPU makes every NaN 0x7fffffff; here it comes out as on x86: a NaN that went in, the
+// first of two, or 0xffc00000 where numbers made it.
+LOWBIT_HOST_DEVICE inline float nan_as_on_x86(float result, float a, float b) {
+    return !is_nan(result) ? result : is_nan(a) ? a : is_nan(b) ? b : bits_to_float(0xffc00000u);
+}
+
+LOWBIT_HOST_DEVICE inline float multiply(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return nan_as_on_x86(__fmul_rn(a, b), a, b);
+#else
+    return a * b;
+#endif
+}
+
+LOWBIT_HOST_DEVICE inline float add(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return nan_as_on_x86(__fadd_rn(a, b), a, b);
+#else
+    return a + b;
+#endif
+}
+
+LOWBIT_HOST_DEVICE inline float subtract(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return nan_as_on_x86(__fsub_rn(a, b), a, b);
+#else
+    return a - b;
+#endif
+}
+
+LOWBIT_HOST_DEVICE inline float divide(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return nan_as_on_x86(__fdiv_rn(a, b), a, b);
+#else
+    return a / b;
+#endif
+}
 
 // An 8-bit-or-less float: 1 sign bit, `exponent` bits with `bias`, `mantissa` bits; the codes above `largest` (without sign) are not
 // numbers.
@@ -16,16 +90,18 @@ template <int Exponent, int Mantissa, int Bias, int Largest>
 struct SmallFloat {
     static constexpr int sign_bit = 1 << (Exponent + Mantissa);
 
-    static float decode(unsigned code) {
+    LOWBIT_HOST_DEVICE static float decode(unsigned code) {
         const int exponent = int(code) >> Mantissa & ((1 << Exponent) - 1);
         const int mantissa = int(code) & ((1 << Mantissa) - 1);
-        const float magnitude = exponent == 0 ? std::ldexp(float(mantissa), 1 - Bias - Mantissa)
-                                              : std::ldexp(float(mantissa + (1 << Mantissa)), exponent - Bias - Mantissa);
+        const float smallest = bits_to_float(uint32_t(127 + 1 - Bias - Mantissa) << 23);  // 2^(1 - Bias - Mantissa)
+        const float magnitude = exponent == 0
+                                    ? float(mantissa) * smallest
+                                    : bits_to_float(uint32_t(exponent + 127 - Bias) << 23 | uint32_t(mantissa) << (23 - Mantissa));
         return code & sign_bit ? -magnitude : magnitude;
     }
 
     // Rounds to nearest even; beyond the largest number, infinity included, saturates. NaN is the caller's business.
-    static unsigned encode(float value) {
+    LOWBIT_HOST_DEVICE static unsigned encode(float value) {
         const uint32_t bits = float_to_bits(value);
         const unsigned sign = bits >> 31 ? sign_bit : 0;
         const uint32_t magnitude = bits & 0x7fffffffu;
@@ -47,26 +123,26 @@ using E2M1 = SmallFloat<2, 1, 1, 7>;             // largest 6
 using E4M3Numbers = SmallFloat<4, 3, 7, 0x7e>;   // largest 448
 using E5M2Numbers = SmallFloat<5, 2, 15, 0x7b>;  // largest 57344
 
-inline float e2m1_to_float(unsigned code) { return E2M1::decode(code); }
-inline unsigned float_to_e2m1(float value) { return std::isnan(value) ? 0 : E2M1::encode(value); }
+LOWBIT_HOST_DEVICE inline float e2m1_to_float(unsigned code) { return E2M1::decode(code); }
+LOWBIT_HOST_DEVICE inline unsigned float_to_e2m1(float value) { return is_nan(value) ? 0 : E2M1::encode(value); }
 
-inline float e4m3_to_float(uint8_t code) { return (code & 0x7f) == 0x7f ? std::nanf("") : E4M3Numbers::decode(code); }
-inline uint8_t float_to_e4m3(float value) { return std::isnan(value) ? 0x7f : uint8_t(E4M3Numbers::encode(value)); }
+LOWBIT_HOST_DEVICE inline float e4m3_to_float(uint8_t code) { return (code & 0x7f) == 0x7f ? quiet_nan() : E4M3Numbers::decode(code); }
+LOWBIT_HOST_DEVICE inline uint8_t float_to_e4m3(float value) { return is_nan(value) ? 0x7f : uint8_t(E4M3Numbers::encode(value)); }
 
-inline float e5m2_to_float(uint8_t code) {
+LOWBIT_HOST_DEVICE inline float e5m2_to_float(uint8_t code) {
     if ((code & 0x7c) != 0x7c) return E5M2Numbers::decode(code);
-    if (code & 3) return std::nanf("");
-    return code & 0x80 ? -HUGE_VALF : HUGE_VALF;
+    if (code & 3) return quiet_nan();
+    return code & 0x80 ? -infinity() : infinity();
 }
-inline uint8_t float_to_e5m2(float value) { return std::isnan(value) ? 0x7f : uint8_t(E5M2Numbers::encode(value)); }
+LOWBIT_HOST_DEVICE inline uint8_t float_to_e5m2(float value) { return is_nan(value) ? 0x7f : uint8_t(E5M2Numbers::encode(value)); }
 
 // e8m0: a power of two, 2^(code - 127); 255 is NaN.
-inline float e8m0_to_float(uint8_t code) {
-    if (code == 255) return std::nanf("");
+LOWBIT_HOST_DEVICE inline float e8m0_to_float(uint8_t code) {
+    if (code == 255) return quiet_nan();
     return code == 0 ? bits_to_float(0x00400000u) : bits_to_float(uint32_t(code) << 23);
 }
 
-inline float fp16_to_float(uint16_t half) {
+LOWBIT_HOST_DEVICE inline float fp16_to_float(uint16_t half) {
     const uint32_t sign = uint32_t(half & 0x8000) << 16;
     const uint32_t exponent = half >> 10 & 0x1f, mantissa = half & 0x3ff;
     if (exponent == 0x1f) return bits_to_float(sign | 0x7f800000u | mantissa << 13);
@@ -75,23 +151,23 @@ inline float fp16_to_float(uint16_t half) {
     return sign ? -magnitude : magnitude;
 }
 
-inline uint16_t float_to_fp16(float value) {
+LOWBIT_HOST_DEVICE inline uint16_t float_to_fp16(float value) {
     const uint32_t bits = float_to_bits(value);
     const uint16_t sign = uint16_t(bits >> 16 & 0x8000);
     const uint32_t magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return sign | 0x7e00;   // NaN stays NaN
     if (magnitude >= 0x477ff000u) return sign | 0x7c00;  // rounds to 65536 or more: infinity
     if (magnitude < 0x38800000u) {                       // subnormal: let the fp32 adder round at 2^-24
-        const float shifted = bits_to_float(magnitude) + 0.5f;
+        const float shifted = sum(bits_to_float(magnitude), 0.5f);
         return sign | uint16_t(float_to_bits(shifted) - 0x3f000000u);
     }
     const uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
     return sign | uint16_t((rounded >> 13) - (112u << 10));
 }
 
-inline float bf16_to_float(uint16_t value) { return bits_to_float(uint32_t(value) << 16); }
+LOWBIT_HOST_DEVICE inline float bf16_to_float(uint16_t value) { return bits_to_float(uint32_t(value) << 16); }
 
-inline uint16_t float_to_bf16(float value) {
+LOWBIT_HOST_DEVICE inline uint16_t float_to_bf16(float value) {
     const uint32_t bits = float_to_bits(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t(bits >> 16 | 0x40);  // NaN stays NaN
     return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

@@ -1,8 +1,8 @@
 #include "cuda/kernels.hpp"
 
 #include "cuda/devices.hpp"
+#include "cuda/gemm/gemm.hpp"
 #include "cuda/launch.cuh"
-#include "cuda/matmul/matmul.hpp"
 
 namespace lowbit::cuda {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cfloat>
-#include <cmath>
 
 #include "core/ggml_blocks.hpp"
 #include "reference/ggml.hpp"
@@ -11,44 +9,11 @@
 namespace lowbit::reference {
 namespace {
 
-// The quantiles of a normal distribution, scaled to [-1, 1], that define NF4.
-constexpr std::array<float, 16> nf4_values = {-1.0f,
-                                              -0.6961928009986877f,
-                                              -0.5250730514526367f,
-                                              -0.39491748809814453f,
-                                              -0.28444138169288635f,
-                                              -0.18477343022823334f,
-                                              -0.09105003625154495f,
-                                              0.0f,
-                                              0.07958029955625534f,
-                                              0.16093020141124725f,
-                                              0.24611230194568634f,
-                                              0.33791524171829224f,
-                                              0.44070982933044434f,
-                                              0.5626170039176941f,
-                                              0.7229568362236023f,
-                                              1.0f};
-constexpr unsigned nf4_zero = 7;
-
-template <size_t Count, class Decode>
-std::array<float, Count> make_table(Decode decode) {
+template <size_t Count>
+std::array<float, Count> make_table(Element element) {
     std::array<float, Count> table;
-    for (size_t code = 0; code < Count; ++code) table[code] = decode(unsigned(code));
+    for (size_t code = 0; code < Count; ++code) table[code] = code_value(element, unsigned(code));
     return table;
-}
-
-// The nearest of the sixteen values; exactly between two, the lower.
-unsigned encode_nf4(float value) {
-    unsigned code = 0;
-    while (code < 15 && value > (nf4_values[code] + nf4_values[code + 1]) / 2) ++code;
-    return code;
-}
-
-// round(x / scale) to even, kept in [low, high]; NaN gives 0. Adding 1.5 * 2^23 leaves no bits below 1, so the addition rounds.
-int round_and_clamp(float quotient, int low, int high) {
-    if (std::isnan(quotient)) return 0;
-    constexpr float shift = 0x1.8p23f;
-    return int((std::clamp(quotient, float(low), float(high)) + shift) - shift);
 }
 
 template <class Real>
@@ -65,14 +30,15 @@ void decode_ggml_row(const core::QuantizedView& view, int64_t row, int64_t first
 }  // namespace
 
 std::span<const float> code_values(Element element) {
-    static const auto int8 = make_table<256>([](unsigned c) { return float(int8_t(c)); });
-    static const auto uint8 = make_table<256>([](unsigned c) { return float(c); });
-    static const auto int4 = make_table<16>([](unsigned c) { return float(int(c ^ 8) - 8); });
-    static const auto uint4 = make_table<16>([](unsigned c) { return float(c); });
-    static const auto int1 = make_table<2>([](unsigned c) { return c ? -1.0f : 1.0f; });
-    static const auto e4m3 = make_table<256>([](unsigned c) { return core::e4m3_to_float(uint8_t(c)); });
-    static const auto e5m2 = make_table<256>([](unsigned c) { return core::e5m2_to_float(uint8_t(c)); });
-    static const auto e2m1 = make_table<16>([](unsigned c) { return core::e2m1_to_float(c); });
+    static const auto int8 = make_table<256>(Element::int8);
+    static const auto uint8 = make_table<256>(Element::uint8);
+    static const auto int4 = make_table<16>(Element::int4);
+    static const auto uint4 = make_table<16>(Element::uint4);
+    static const auto int1 = make_table<2>(Element::int1);
+    static const auto e4m3 = make_table<256>(Element::fp8_e4m3);
+    static const auto e5m2 = make_table<256>(Element::fp8_e5m2);
+    static const auto e2m1 = make_table<16>(Element::fp4_e2m1);
+    static const auto nf4 = make_table<16>(Element::nf4);
     switch (element) {
     case Element::int8: return int8;
     case Element::uint8: return uint8;
@@ -82,45 +48,27 @@ std::span<const float> code_values(Element element) {
     case Element::fp8_e4m3: return e4m3;
     case Element::fp8_e5m2: return e5m2;
     case Element::fp4_e2m1: return e2m1;
-    case Element::nf4: return nf4_values;
+    case Element::nf4: return nf4;
     default: return {};
     }
 }
 
-float largest_value(Element element) {
-    switch (element) {
-    case Element::int8: return 127;
-    case Element::uint8: return 255;
-    case Element::int4: return 7;
-    case Element::uint4: return 15;
-    case Element::fp8_e4m3: return 448;
-    case Element::fp8_e5m2: return 57344;
-    case Element::fp4_e2m1: return 6;
-    default: return 1;
-    }
-}
-
 void encode_group(Element element, const float* x, int64_t count, float scale, int zero_point, uint8_t* row, int64_t first) {
-    const bool usable = scale >= FLT_MIN && scale <= FLT_MAX;
+    const bool usable = is_usable_scale(scale);
     const int bits = core::element_bits(element);
-    const auto write = [&](auto code_of) {
-        for (int64_t i = 0; i < count; ++i) {
-            const float quotient = std::isnan(x[i]) ? x[i] : usable ? x[i] / scale : 0.0f;
-            write_code(row, bits, first + i, code_of(quotient));
-        }
+    const auto write = [&]<Element Of>() {  // the element as a constant: the choice is made outside of the loop
+        for (int64_t i = 0; i < count; ++i) write_code(row, bits, first + i, encode_value(Of, x[i], scale, usable, zero_point));
     };
     switch (element) {
-    case Element::int8: return write([](float q) { return unsigned(round_and_clamp(q, -128, 127)) & 0xff; });
-    case Element::int4: return write([](float q) { return unsigned(round_and_clamp(q, -8, 7)) & 0xf; });
-    case Element::uint8: return write([=](float q) { return unsigned(round_and_clamp(q, -zero_point, 255 - zero_point) + zero_point); });
-    case Element::uint4: return write([=](float q) { return unsigned(round_and_clamp(q, -zero_point, 15 - zero_point) + zero_point); });
-    case Element::fp8_e4m3: return write([](float q) { return unsigned(core::float_to_e4m3(q)); });
-    case Element::fp8_e5m2: return write([](float q) { return unsigned(core::float_to_e5m2(q)); });
-    case Element::fp4_e2m1: return write(core::float_to_e2m1);
-    case Element::nf4: return write([](float q) { return std::isnan(q) ? nf4_zero : encode_nf4(q); });
-    case Element::int1:  // the sign alone
-        for (int64_t i = 0; i < count; ++i) write_code(row, 1, first + i, x[i] < 0);
-        return;
+    case Element::int8: return write.operator()<Element::int8>();
+    case Element::int4: return write.operator()<Element::int4>();
+    case Element::uint8: return write.operator()<Element::uint8>();
+    case Element::uint4: return write.operator()<Element::uint4>();
+    case Element::fp8_e4m3: return write.operator()<Element::fp8_e4m3>();
+    case Element::fp8_e5m2: return write.operator()<Element::fp8_e5m2>();
+    case Element::fp4_e2m1: return write.operator()<Element::fp4_e2m1>();
+    case Element::nf4: return write.operator()<Element::nf4>();
+    case Element::int1: return write.operator()<Element::int1>();
     default: return;
     }
 }

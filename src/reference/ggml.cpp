@@ -1,17 +1,23 @@
 #include "reference/ggml.hpp"
 
 #include "core/ggml_blocks.hpp"
-#include "reference/ggml_layout.hpp"
+#include "reference/ggml_simple.hpp"
+#include "reference/ggml_super.hpp"
 
 namespace lowbit::reference {
 
 namespace {
 
+template <typename Block>
+void dequantize(const uint8_t* block, float* x) {
+    for (int first = 0; first < Block::values; first += 32) Block::template decode<32>(block, first, x + first);
+}
+
 template <Element element, typename Block>
 constexpr GgmlType describe(const char* name) {
     constexpr core::BlockSize size = core::ggml_block(element);
     static_assert(size.values == Block::values && size.bytes == Block::bytes);
-    return {element, name, Block::values, Block::bytes, Block::quantize, Block::dequantize};
+    return {element, name, Block::values, Block::bytes, Block::quantize, dequantize<Block>};
 }
 
 constexpr GgmlType types[] = {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cfloat>
 #include <cmath>
 #include <cstring>
 
@@ -24,32 +23,12 @@ const float* row_values(const core::Tensor& x, int64_t row, std::vector<float>& 
     return scratch.data();
 }
 
-// Scales below the smallest normal number are stored as zero: dividing by them is not exact on every machine.
-float flush(float scale) { return scale < FLT_MIN ? 0.0f : scale; }
-
-// 2^(floor(log2 largest) - e) where 2^e is the largest power of two of the element, as an e8m0 code.
-uint8_t e8m0_scale(Element element, float largest) {
-    if (largest == 0) return 0;
-    const int element_exponent = std::ilogb(largest_value(element));
-    return uint8_t(std::clamp(std::ilogb(largest) - element_exponent + 127, 0, 254));
-}
-
 bool needs_magnitudes(const Format& format) { return format.element == Element::int1; }
-
-float scale_from(const Format& format, const Statistics& s) {
-    if (format.element == Element::int1) return s.finite ? float(s.magnitudes / double(s.finite)) : 0.0f;
-    if (format.asymmetric) return std::min(s.highest - s.lowest, FLT_MAX) / largest_value(format.element);
-    return s.largest() / largest_value(format.element);
-}
 
 }  // namespace
 
 void Statistics::add_row(const float* x, int64_t n, bool with_magnitudes) {
-    for (int64_t i = 0; i < n; ++i) {
-        const float value = core::is_finite(x[i]) ? x[i] : 0.0f;
-        lowest = value < lowest ? value : lowest;
-        highest = value > highest ? value : highest;
-    }
+    for (int64_t i = 0; i < n; ++i) add(x[i]);
     if (!with_magnitudes) return;
     std::array<double, 32> lanes{};
     for (int64_t i = 0; i < n; ++i) {
@@ -63,8 +42,7 @@ void Statistics::add_row(const float* x, int64_t n, bool with_magnitudes) {
 }
 
 void Statistics::merge(const Statistics& next) {
-    lowest = std::min(lowest, next.lowest);
-    highest = std::max(highest, next.highest);
+    Range::merge(next);
     magnitudes += next.magnitudes;
     finite += next.finite;
 }
@@ -84,7 +62,7 @@ Statistics Quantizer::row_statistics(int64_t row) const {
 void Quantizer::set_tensor_statistics(const Statistics& statistics) const {
     const QuantizedView& result = problem_.result;
     if (result.format.has_tensor_scale())
-        *result.tensor_scale = flush(statistics.largest() / (largest_value(Element::fp8_e4m3) * largest_value(result.format.element)));
+        *result.tensor_scale = fitted_tensor_scale(result.format.element, statistics);
     else
         store_scale(0, statistics);
 }
@@ -116,26 +94,9 @@ void Quantizer::compute_scales(int64_t scale_row) const {
 void Quantizer::store_scale(int64_t index, const Statistics& statistics) const {
     const QuantizedView& result = problem_.result;
     const Format& format = result.format;
-    if (format.scale == Element::e8m0) {
-        static_cast<uint8_t*>(result.scales)[index] = e8m0_scale(format.element, statistics.largest());
-        return;
-    }
-    const float scale = scale_from(format, statistics);
-    switch (format.scale) {
-    case Element::fp8_e4m3: {
-        const float unit = *result.tensor_scale;
-        static_cast<uint8_t*>(result.scales)[index] = unit > 0 ? core::float_to_e4m3(scale / unit) : uint8_t(0);
-        break;
-    }
-    case Element::fp16: core::store(Element::fp16, result.scales, index, std::min(scale, 65504.0f)); break;
-    case Element::bf16: core::store(Element::bf16, result.scales, index, flush(std::min(scale, 0x1.fep127f))); break;
-    default: static_cast<float*>(result.scales)[index] = flush(scale); break;
-    }
-    if (format.asymmetric) {
-        const float stored = result.scale_at(index);
-        const float zero = stored >= FLT_MIN ? std::nearbyintf(-statistics.lowest / stored) : 0.0f;
-        result.zero_points[index] = uint8_t(std::clamp(zero, 0.0f, largest_value(format.element)));
-    }
+    const Scale scale = make_scale(format, statistics, statistics.mean(), format.has_tensor_scale() ? *result.tensor_scale : 0.0f);
+    store_scale_bits(format.scale, result.scales, index, scale.bits);
+    if (format.asymmetric) result.zero_points[index] = scale.zero_point;
 }
 
 void Quantizer::encode_row(int64_t row) const {

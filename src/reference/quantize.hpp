@@ -4,17 +4,17 @@
 #include <vector>
 
 #include "core/problem.hpp"
+#include "reference/scales.hpp"
 
 namespace lowbit::reference {
 
 // Of the finite values of a group.
-struct Statistics {
-    float lowest = 0, highest = 0;  // zero counts as present: it stays exactly representable
+struct Statistics : Range {
     // For the mean of |x|, filled only when asked for: 32 strided partial sums per row, added pairwise; rows in order.
     double magnitudes = 0;
     int64_t finite = 0;
 
-    float largest() const { return highest >= -lowest ? highest : -lowest; }  // 0, not -0, for nothing but zeros
+    float mean() const { return finite ? float(magnitudes / double(finite)) : 0.0f; }
     void add_row(const float* x, int64_t n, bool with_magnitudes);
     void merge(const Statistics& next);
 };

@@ -1,0 +1,129 @@
+// How a word of eight 4-bit codes becomes the four registers of a 16-row fragment. One struct per kind of code and type of number.
+//
+// Nibble j of the word, j = 0..3, is the even column of register j, nibble j + 4 the odd one; registers 0 and 2 belong to row g of the
+// tile, 1 and 3 to row g + 8. What depends on the row and the group (zero points) is kept in `Group`.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <bit>
+
+#include "cuda/gemm/group_scales.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/shared_memory.cuh"
+#include "reference/ggml_simple.hpp"
+#include "reference/values.hpp"
+
+namespace lowbit::cuda {
+
+// A code or-ed into the mantissa of a power of two whose last mantissa bit counts 1 reads as that power plus the code, exactly.
+template <class Mma>
+struct Magic;
+template <>
+struct Magic<ptx::MmaBf16> {
+    static constexpr uint32_t bits = 0x43004300u;  // 128
+    using Pair = __nv_bfloat162;
+    static __device__ Pair pair(int integer) { return __float2bfloat162_rn(128.0f + float(integer)); }
+};
+template <>
+struct Magic<ptx::MmaFp16> {
+    static constexpr uint32_t bits = 0x64006400u;  // 1024
+    using Pair = __half2;
+    static __device__ Pair pair(int integer) { return __float2half2_rn(1024.0f + float(integer)); }
+};
+
+template <class Pair>
+__device__ inline Pair as_pair(uint32_t bits) {
+    return *reinterpret_cast<const Pair*>(&bits);
+}
+template <class Pair>
+__device__ inline uint32_t as_bits(Pair pair) {
+    return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+// int4 and q4_0: code less 8.
+template <class Mma>
+struct SignedNibbles {
+    struct Group {};
+    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
+        using Pair = typename Magic<Mma>::Pair;
+        const Pair bias = Magic<Mma>::pair(8);
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            a[j] = as_bits(__hsub2(as_pair<Pair>(ptx::mask_or(word >> (4 * j), 0x000f000fu, Magic<Mma>::bits)), bias));
+    }
+};
+
+// uint4: code less its group's zero point.
+template <class Mma>
+struct UnsignedNibbles {
+    struct Group {
+        typename Magic<Mma>::Pair bias[2];  // rows g and g + 8
+    };
+    __device__ static void open_group(Group& group, const GroupScales& scales, int64_t row, int64_t below, int which) {
+        group.bias[0] = Magic<Mma>::pair(scales.zero_point_at(row, which));
+        group.bias[1] = Magic<Mma>::pair(scales.zero_point_at(below, which));
+    }
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
+        using Pair = typename Magic<Mma>::Pair;
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            a[j] = as_bits(__hsub2(as_pair<Pair>(ptx::mask_or(word >> (4 * j), 0x000f000fu, Magic<Mma>::bits)), group.bias[j % 2]));
+    }
+};
+
+// fp4, nf4, iq4_nl: sixteen levels, looked up eight bytes at a time. A level's low and high bytes are picked out of registers with byte
+// permutes: the table never touches memory. Bit 3 of a code says which half of the table, bits 0..2 the entry.
+template <class Mma, Element E>
+struct LevelNibbles {
+    struct Group {};
+    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
+
+    static constexpr uint16_t level_bits(int code) {
+        const float value = level(code);
+        const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;
+        if (std::is_same_v<Mma, ptx::MmaBf16>) return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        // No level is a subnormal of fp16.
+        return magnitude == 0 ? uint16_t(0)
+                              : uint16_t((bits >> 16 & 0x8000) | ((magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13) - (112u << 10));
+    }
+    static constexpr float level(int code) {
+        constexpr float fp4[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+        if (E == Element::fp4_e2m1) return code < 8 ? fp4[code] : -fp4[code - 8];
+        return E == Element::nf4 ? reference::nf4_levels.values[code] : reference::ggml::iq4_nl_levels.values[code];
+    }
+    // Four bytes of the table: byte `part` of levels first .. first + 3.
+    static constexpr uint32_t table(int first, int part) {
+        uint32_t word = 0;
+        for (int i = 0; i < 4; ++i) word |= uint32_t(level_bits(first + i) >> (8 * part) & 0xff) << (8 * i);
+        return word;
+    }
+    template <int First, int Part>
+    struct TableWord {
+        static constexpr uint32_t value = table(First, Part);
+    };
+    // The byte `Part` of four levels; nibbles 0..3 of `codes` choose.
+    template <int Part>
+    __device__ static uint32_t look_up(uint32_t codes) {
+        const uint32_t entry = codes & 0x7777u;
+        const uint32_t low = __byte_perm(TableWord<0, Part>::value, TableWord<4, Part>::value, entry);
+        const uint32_t high = __byte_perm(TableWord<8, Part>::value, TableWord<12, Part>::value, entry);
+        // Selector 4i + ... per byte: from `low` (i) or from `high` (4 + i), by bit 3 of nibble i.
+        const uint32_t choice = 0x3210u | (codes & 0x8888u) >> 1;
+        return __byte_perm(low, high, choice);
+    }
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
+        // Nibbles 0..3 are the even columns of a[0..3], 4..7 the odd ones.
+        const uint32_t even_low = look_up<0>(word & 0xffffu), even_high = look_up<1>(word & 0xffffu);
+        const uint32_t odd_low = look_up<0>(word >> 16), odd_high = look_up<1>(word >> 16);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const uint32_t even = __byte_perm(even_low, even_high, j | (4 + j) << 4);
+            const uint32_t odd = __byte_perm(odd_low, odd_high, j | (4 + j) << 4);
+            a[j] = __byte_perm(even, odd, 0x5410);
+        }
+    }
+};
+
+}  // namespace lowbit::cuda

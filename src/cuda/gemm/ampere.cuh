@@ -1,0 +1,320 @@
+// The main loop for tensor cores that a warp feeds by itself (mma.sync): sm_75 to sm_89, and correct on every later chip.
+//
+// A block multiplies a tile of weight rows with a tile of tokens, D = W . Xᵀ: the weight is the 16-row operand, so that few tokens need no
+// padding beyond 8, and packed weights go from shared memory into registers in the order they lie in. Its warps form a grid
+// rows x tokens x depth; those along depth take different k blocks, and their sums are added at the end in a fixed order.
+//
+//     copies (ring of stages)  ->  fragments of a step  ->  part sums  -- at the end of a group, times its scales -->  sums  ->  epilogue
+//
+// Group scales multiply fp32 part sums, not weights: what the tensor core sees are codes, which 16 bits hold exactly.
+#pragma once
+#include <cstdint>
+
+#include "cuda/gemm/epilogue.cuh"
+#include "cuda/gemm/sources.cuh"
+
+namespace lowbit::cuda {
+
+// What a block does: sizes, and how its warps share it.
+template <int Rows_, int Tokens_, int WarpRows_, int WarpTokens_, int WarpDepth_, int Stages_, int BlocksPerMultiprocessor_>
+struct Tile {
+    static constexpr int Rows = Rows_, Tokens = Tokens_, WarpRows = WarpRows_, WarpTokens = WarpTokens_, WarpDepth = WarpDepth_;
+    static constexpr int Stages = Stages_, BlocksPerMultiprocessor = BlocksPerMultiprocessor_;
+    static constexpr int threads = WarpRows * WarpTokens * WarpDepth * 32;
+    static constexpr int rows_per_warp = Rows / WarpRows, tokens_per_warp = Tokens / WarpTokens;
+    static constexpr int row_fragments = rows_per_warp / 16, token_fragments = tokens_per_warp / 8;
+    static_assert(rows_per_warp % 16 == 0 && tokens_per_warp % 8 == 0);
+};
+
+struct AmpereArgs {
+    AlignedRows tokens;
+    int64_t rows = 0;                      // of the weight
+    int64_t k_blocks = 0;                  // of all of K
+    int splits = 1;                        // parts of K that different blocks take
+    uint32_t* partials = nullptr;          // [split][token][row], when there are several
+    GroupScales row_groups, token_groups;  // empty where a side's scale does not change along K
+    EpilogueArgs epilogue;
+};
+
+template <class Mma_, class Source_, class Tile_, bool Grouped_>
+struct AmpereConfig {
+    using Mma = Mma_;
+    using Source = Source_;
+    using Shape = Tile_;
+    static constexpr bool Grouped = Grouped_;
+    static constexpr int weight_bytes = Source::template stage_bytes<Shape::Rows>, token_bytes = Shape::Tokens * block_bytes;
+    static constexpr int stage_bytes = (weight_bytes + token_bytes) * Shape::WarpDepth;
+    static constexpr int pitch = Shape::Rows + 4;  // of the results in shared memory: lanes of a store fall into different banks
+    static constexpr int result_bytes = Shape::tokens_per_warp * pitch * 4;
+    static constexpr int shared_bytes = stage_bytes * Shape::Stages > result_bytes ? stage_bytes* Shape::Stages : result_bytes;
+    // Part sums become sums when their group's scales are multiplied in.
+    using Part = typename Mma::Accumulator;
+    using Sum = std::conditional_t<Grouped, float, Part>;
+};
+
+// Which tile, and which k blocks, a block works on.
+template <class C>
+struct WorkItem {
+    int64_t first_row, first_token, first_stage, stages;
+
+    __device__ explicit WorkItem(const AmpereArgs& args) {
+        using Shape = typename C::Shape;
+        // Bands of token tiles, so that blocks that run together share rows and tokens in the L2 cache.
+        constexpr uint32_t band = 8;
+        const uint32_t row_tiles = uint32_t((args.rows + Shape::Rows - 1) / Shape::Rows);
+        const uint32_t token_tiles = uint32_t((args.tokens.rows + Shape::Tokens - 1) / Shape::Tokens);
+        const uint32_t first = blockIdx.x / (band * row_tiles) * band, inside = blockIdx.x % (band * row_tiles);
+        const uint32_t width = token_tiles - first < band ? token_tiles - first : band;
+        first_row = int64_t(inside / width) * Shape::Rows;
+        first_token = int64_t(first + inside % width) * Shape::Tokens;
+        const int64_t all = (args.k_blocks + Shape::WarpDepth - 1) / Shape::WarpDepth, each = (all + args.splits - 1) / args.splits;
+        first_stage = each * blockIdx.y;
+        stages = smaller(each, all - first_stage);
+        if (stages < 0) stages = 0;
+    }
+};
+
+// The sums of one warp, and the group they are in.
+template <class C>
+class WarpSums {
+    using Shape = typename C::Shape;
+    using Mma = typename C::Mma;
+    using Source = typename C::Source;
+
+public:
+    __device__ WarpSums(const AmpereArgs& args, const WorkItem<C>& work) : args_(args) {
+        const int warp = threadIdx.x / 32;
+        warp_row_ = warp % Shape::WarpRows;
+        warp_token_ = warp / Shape::WarpRows % Shape::WarpTokens;
+        warp_depth_ = warp / (Shape::WarpRows * Shape::WarpTokens);
+        first_row_ = work.first_row + warp_row_ * Shape::rows_per_warp;
+        first_token_ = work.first_token + warp_token_ * Shape::tokens_per_warp;
+#pragma unroll
+        for (auto& pair : scales_) pair[0] = pair[1] = 1.0f;
+    }
+    __device__ int warp_token() const { return warp_token_; }
+    __device__ int warp_depth() const { return warp_depth_; }
+
+    // Multiplies the k block of this warp in a stage.
+    __device__ void multiply(const uint8_t* stage, int64_t first_block) {
+        const int64_t block = first_block + warp_depth_;
+        if (Shape::WarpDepth > 1 && block >= args_.k_blocks) return;
+        const uint8_t* weight = stage + warp_depth_ * (C::weight_bytes + C::token_bytes);
+        const uint8_t* tokens = weight + C::weight_bytes;
+        typename Source::Fragments kept[Shape::row_fragments];
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(kept[i], weight, warp_row_ * Shape::rows_per_warp + 16 * i);
+        if constexpr (C::Grouped) {
+            const int first = int(block) * steps_per_block * Mma::values_per_step;
+            for (int step = 0; step < steps_per_block;) {
+                enter_group(first + step * Mma::values_per_step);
+                const int left = group_end_ - first,
+                          end = left >= steps_per_block * Mma::values_per_step ? steps_per_block : left / Mma::values_per_step;
+                if (step == 0 && end == steps_per_block) {  // nearly always: no group ends inside of the block
+#pragma unroll
+                    for (int s = 0; s < steps_per_block; ++s) multiply_step(weight, tokens, kept, s);
+                } else {
+#pragma unroll
+                    for (int s = 0; s < steps_per_block; ++s)
+                        if (s >= step && s < end) multiply_step(weight, tokens, kept, s);
+                }
+                step = end;
+            }
+        } else {
+#pragma unroll
+            for (int s = 0; s < steps_per_block; ++s) multiply_step(weight, tokens, kept, s);
+        }
+    }
+
+    // After the last step.
+    __device__ void close() {
+        if constexpr (C::Grouped) close_group();
+    }
+
+    // Into [token][row] of the results of this warp's tokens; those of several depths one after the other.
+    __device__ void put(typename C::Sum* results, bool add) const {
+        const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i)
+#pragma unroll
+            for (int j = 0; j < Shape::token_fragments; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    const int row = warp_row_ * Shape::rows_per_warp + 16 * i + g + e / 2 * 8, token = 8 * j + 2 * t + e % 2;
+                    typename C::Sum& place = results[token * C::pitch + row];
+                    const typename C::Sum sum = final_sum(i, j, e);
+                    place = add ? place + sum : sum;
+                }
+    }
+
+private:
+    __device__ void multiply_step(const uint8_t* weight, const uint8_t* tokens,
+                                  const typename Source::Fragments (&kept)[Shape::row_fragments], int step) {
+        uint32_t b[Shape::token_fragments][2];
+        load_tokens(b, tokens, step);
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i) {
+            uint32_t a[4];
+            Source::template load<Mma>(a, kept[i], group_[i], weight, warp_row_ * Shape::rows_per_warp + 16 * i, step);
+#pragma unroll
+            for (int j = 0; j < Shape::token_fragments; ++j) Mma::multiply(parts_[i][j], a, b[j]);
+        }
+    }
+
+    __device__ typename C::Sum final_sum(int i, int j, int e) const {
+        if constexpr (C::Grouped)
+            return sums_[i][j][e];
+        else
+            return parts_[i][j][e];
+    }
+
+    __device__ static void load_tokens(uint32_t (&b)[Shape::token_fragments][2], const uint8_t* tokens, int step, int first) {
+        const int lane = threadIdx.x % 32;
+        if constexpr (Shape::token_fragments % 2 == 0) {
+#pragma unroll
+            for (int j = 0; j < Shape::token_fragments; j += 2) {
+                uint32_t pair[4];
+                ptx::load_matrices(pair, tokens + swizzled(first + 8 * j + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
+                b[j][0] = pair[0], b[j][1] = pair[1], b[j + 1][0] = pair[2], b[j + 1][1] = pair[3];
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < Shape::token_fragments; ++j)
+                ptx::load_matrices(b[j], tokens + swizzled(first + 8 * j + lane % 8, 2 * step + lane / 8 % 2));
+        }
+    }
+    __device__ void load_tokens(uint32_t (&b)[Shape::token_fragments][2], const uint8_t* tokens, int step) const {
+        load_tokens(b, tokens, step, warp_token_ * Shape::tokens_per_warp);
+    }
+
+    // Before the step at column k: closes the group that ended, and opens the one that k lies in.
+    __device__ void enter_group(int k) {
+        if (k < group_end_) return;
+        if (group_begin_ >= 0) close_group();
+        group_begin_ = k;
+        int length = args_.row_groups.group ? args_.row_groups.group : args_.token_groups.group;
+        if (args_.token_groups.group && args_.token_groups.group < length) length = args_.token_groups.group;
+        group_end_ = (k / length + 1) * length;
+        if (group_end_ >= args_.epilogue.depth) group_end_ = INT32_MAX;  // steps beyond K belong to the last group: their tokens are 0
+        if (!args_.row_groups.group) return;
+        const int which = group_begin_ / args_.row_groups.group, g = threadIdx.x % 32 / 4;
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i) {
+            // Rows beyond the matrix: the last one's scale will do, their products are never stored.
+            const int64_t row = smaller(first_row_ + 16 * i + g, args_.rows - 1),
+                          below = smaller(first_row_ + 16 * i + g + 8, args_.rows - 1);
+            scales_[i][0] = args_.row_groups.at(row, which);
+            scales_[i][1] = args_.row_groups.at(below, which);
+            Source::open_group(group_[i], args_.row_groups, row, below, which);
+        }
+    }
+
+    __device__ void close_group() {
+        if (args_.token_groups.group) {
+            const int which = group_begin_ / args_.token_groups.group;
+#pragma unroll
+            for (int j = 0; j < Shape::token_fragments; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    const int64_t token = first_token_ + 8 * j + 2 * (threadIdx.x % 4) + e;
+                    add_parts(j, e, args_.token_groups.at(smaller(token, args_.tokens.rows - 1), which));
+                }
+        } else {
+#pragma unroll
+            for (int j = 0; j < Shape::token_fragments; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) add_parts(j, e, 1.0f);
+        }
+    }
+
+    // The parts of one token (column e of fragment j), times the scales of their rows and its own.
+    __device__ void add_parts(int j, int e, float token_scale) {
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                typename C::Part& part = parts_[i][j][2 * half + e];
+                sums_[i][j][2 * half + e] += float(part) * (scales_[i][half] * token_scale);
+                part = 0;
+            }
+    }
+
+    const AmpereArgs& args_;
+    int warp_row_, warp_token_, warp_depth_;
+    int64_t first_row_, first_token_;
+    int group_begin_ = -1, group_end_ = 0;
+    typename C::Part parts_[Shape::row_fragments][Shape::token_fragments][4] = {};
+    float sums_[C::Grouped ? Shape::row_fragments : 1][C::Grouped ? Shape::token_fragments : 1][4] = {};
+    float scales_[C::Grouped ? Shape::row_fragments : 1][2];
+    typename Source::Group group_[Shape::row_fragments];
+};
+
+template <class C>
+__device__ void copy_stage(uint8_t* stage, const AmpereArgs& args, const typename C::Source::Args& weight, const WorkItem<C>& work,
+                           int64_t first_block) {
+    using Shape = typename C::Shape;
+#pragma unroll
+    for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
+        uint8_t* place = stage + depth * (C::weight_bytes + C::token_bytes);
+        if (Shape::WarpDepth > 1 && first_block + depth >= args.k_blocks) break;
+        C::Source::template copy<Shape::Rows, Shape::threads, typename C::Mma>(place, weight, work.first_row, first_block + depth);
+        copy_rows<Shape::Tokens, Shape::threads>(place + C::weight_bytes, args.tokens, work.first_token, first_block + depth);
+    }
+}
+
+// Results in shared memory to where they belong, eight neighbouring rows of the weight per thread.
+template <class C>
+__device__ void store_results(const AmpereArgs& args, const typename C::Sum* results, int64_t first_row, int64_t first_token) {
+    using Shape = typename C::Shape;
+    constexpr int runs = Shape::Rows / 8;
+    for (int index = threadIdx.x; index < Shape::tokens_per_warp * runs; index += Shape::threads) {
+        const int64_t token = first_token + index / runs, row = first_row + index % runs * 8;
+        if (token >= args.tokens.rows || row >= args.rows) continue;
+        typename C::Sum values[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) values[i] = results[index / runs * C::pitch + index % runs * 8 + i];
+        if (args.splits == 1) {
+            store_eight(args.epilogue, token, row, args.rows, values);
+        } else {
+            auto* place = args.partials + (int64_t(blockIdx.y) * args.tokens.rows + token) * args.rows + row;
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+                if (row + i < args.rows) place[i] = *reinterpret_cast<const uint32_t*>(&values[i]);
+        }
+    }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultiprocessor)
+    ampere(const __grid_constant__ AmpereArgs args, const __grid_constant__ typename C::Source::Args weight) {
+    using Shape = typename C::Shape;
+    extern __shared__ __align__(128) uint8_t shared[];
+    const WorkItem<C> work(args);
+    WarpSums<C> sums(args, work);
+    const auto copy = [&](int64_t index) {
+        if (index < work.stages)
+            copy_stage<C>(shared + index % Shape::Stages * C::stage_bytes, args, weight, work,
+                          (work.first_stage + index) * Shape::WarpDepth);
+        ptx::commit_copies();
+    };
+    for (int i = 0; i < Shape::Stages - 1; ++i) copy(i);
+    for (int64_t i = 0; i < work.stages; ++i) {
+        ptx::wait_for_copies<Shape::Stages - 2>();
+        __syncthreads();  // the stage is there, and everybody has left the one that is filled next
+        copy(i + Shape::Stages - 1);
+        sums.multiply(shared + i % Shape::Stages * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth);
+    }
+    sums.close();
+    ptx::wait_for_copies<0>();
+    auto* results = reinterpret_cast<typename C::Sum*>(shared);
+    for (int column = 0; column < Shape::WarpTokens; ++column) {
+        for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
+            __syncthreads();
+            if (sums.warp_token() == column && sums.warp_depth() == depth) sums.put(results, depth > 0);
+        }
+        __syncthreads();
+        store_results<C>(args, results, work.first_row, work.first_token + column * Shape::tokens_per_warp);
+    }
+}
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,149 @@
+// What happens to a product before it is stored: core/epilogue.hpp for device code. Every choice here is made at run time, so that the
+// number of kernels does not grow with it.
+#pragma once
+#include "core/problem.hpp"
+#include "cuda/formats/planes.cuh"
+#include "cuda/numbers.cuh"
+
+namespace lowbit::cuda {
+
+// fp32 scales along one axis of the result: one each, one for all (stride 0), or none.
+struct ScaleVector {
+    const float* data = nullptr;
+    int64_t stride = 0;
+
+    __device__ float at(int64_t index) const { return data[index * stride]; }
+};
+
+// Zero points along one axis, less 128 where the codes are stored so; with the sums of the other operand's codes.
+struct ZeroPoints {
+    const uint8_t* data = nullptr;
+    int64_t stride = 0;
+    int offset = 0;
+
+    __device__ int at(int64_t index) const { return data ? int(data[index * stride]) - offset : 0; }
+};
+
+struct EpilogueArgs {
+    core::Tensor y;
+    float scale = 1.0f, output_scale = 1.0f;
+    Activation activation = Activation::none;
+    ScaleVector token_scale[2], row_scale[2];  // of the operands, and the caller's
+    core::Tensor bias;                         // data null: none
+    // Integer products: zero points and the sums of codes they are multiplied with.
+    ZeroPoints token_zero, row_zero;
+    const int32_t* token_sums = nullptr;
+    const int32_t* row_sums = nullptr;
+    int32_t depth = 0;                // K
+    bool counts_differences = false;  // bits: the accumulator holds how many of K differ
+};
+
+// A call of its own: five functions inlined for every value of a thread would make up most of a kernel.
+static __device__ __noinline__ float activate(Activation activation, float x) {
+    switch (activation) {
+    case Activation::relu: return x < 0 ? 0.0f : x;  // NaN stays
+    case Activation::gelu: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752440f));
+    case Activation::gelu_tanh: return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
+    case Activation::silu: return x / (1.0f + expf(-x));
+    default: return x;
+    }
+}
+
+// The integer product of the codes less their zero points.
+__device__ inline int32_t without_zero_points(const EpilogueArgs& e, int64_t token, int64_t row, int32_t product) {
+    if (e.counts_differences) return e.depth - 2 * product;
+    const int token_zero = e.token_zero.at(token), row_zero = e.row_zero.at(row);
+    if (e.row_sums) product -= token_zero * e.row_sums[row];
+    if (e.token_sums) product -= row_zero * e.token_sums[token];
+    return product + token_zero * row_zero * e.depth;
+}
+
+__device__ inline float finish(const EpilogueArgs& e, int64_t token, int64_t row, float product) {
+    float value = product * e.scale;
+    for (int i = 0; i < 2; ++i) {
+        if (e.token_scale[i].data) value *= e.token_scale[i].at(token);
+        if (e.row_scale[i].data) value *= e.row_scale[i].at(row);
+    }
+    if (e.bias.data) value += load_number(e.bias.element, e.bias.data, row * e.bias.column_stride);
+    return e.activation == Activation::none ? value : activate(e.activation, value);
+}
+
+// In double, as the reference: the quotient is rounded once.
+static __device__ __noinline__ uint32_t to_int8(float value, float scale) {
+    const double quotient = rint(double(value) / double(scale));
+    return isnan(quotient) ? 0u : uint32_t(int(fmin(fmax(quotient, -128.0), 127.0))) & 0xffu;
+}
+
+// The bits of a result in the output's type.
+__device__ inline uint32_t to_output(const EpilogueArgs& e, float value) {
+    switch (e.y.element) {
+    case Element::fp16: return float_to_half(value);
+    case Element::bf16: return float_to_bfloat(value);
+    case Element::int8: return to_int8(value, e.output_scale);
+    default: return __float_as_uint(value);
+    }
+}
+
+__device__ inline void store_bits(const core::Tensor& y, int64_t place, uint32_t bits) {
+    switch (y.element) {
+    case Element::fp16:
+    case Element::bf16: static_cast<uint16_t*>(y.data)[place] = uint16_t(bits); break;
+    case Element::int8: static_cast<uint8_t*>(y.data)[place] = uint8_t(bits); break;
+    default: static_cast<uint32_t*>(y.data)[place] = bits; break;
+    }
+}
+
+template <class Accumulator>
+__device__ inline uint32_t finished_bits(const EpilogueArgs& e, int64_t token, int64_t row, Accumulator product) {
+    if constexpr (std::is_same_v<Accumulator, int32_t>) {
+        const int32_t whole = without_zero_points(e, token, row, product);
+        if (e.y.element == Element::int32) return uint32_t(whole);
+        return to_output(e, finish(e, token, row, float(whole)));
+    } else {
+        return to_output(e, finish(e, token, row, product));
+    }
+}
+
+template <class Accumulator>
+__device__ inline void store_result(const EpilogueArgs& e, int64_t token, int64_t row, Accumulator product) {
+    store_bits(e.y, token * e.y.row_stride + row * e.y.column_stride, finished_bits(e, token, row, product));
+}
+
+// Eight neighbouring rows of the weight, which are neighbours in a contiguous output: stored 16 bytes at a time where it is aligned.
+template <class Accumulator>
+__device__ inline void store_eight(const EpilogueArgs& e, int64_t token, int64_t row, int64_t rows, const Accumulator (&products)[8]) {
+    uint32_t bits[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) bits[i] = finished_bits(e, token, smaller(row + i, rows - 1), products[i]);
+    const int64_t place = token * e.y.row_stride + row * e.y.column_stride;
+    const bool narrow = e.y.element == Element::fp16 || e.y.element == Element::bf16;
+    const auto address = reinterpret_cast<uintptr_t>(e.y.data) + uintptr_t(place) * (narrow ? 2 : 4);
+    auto* to = reinterpret_cast<uint4*>(address);
+    if (e.y.column_stride != 1 || row + 8 > rows || e.y.element == Element::int8 || address % 16 != 0) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            if (row + i < rows) store_bits(e.y, place + i * e.y.column_stride, bits[i]);
+    } else if (narrow) {
+        *to = make_uint4(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16);
+    } else {
+        to[0] = make_uint4(bits[0], bits[1], bits[2], bits[3]);
+        to[1] = make_uint4(bits[4], bits[5], bits[6], bits[7]);
+    }
+}
+
+// The problem's own epilogue; kernels add the scales of their operands in token_scale[0] and row_scale[0].
+inline EpilogueArgs epilogue_of(const core::MatmulProblem& problem) {
+    const core::Epilogue& given = problem.epilogue;
+    EpilogueArgs e;
+    e.y = problem.y;
+    e.scale = given.scale;
+    e.output_scale = given.output_scale;
+    e.activation = given.activation;
+    e.depth = int32_t(problem.k());
+    if (given.row_scale) e.token_scale[1] = {static_cast<const float*>(given.row_scale->data), given.row_scale->column_stride};
+    if (given.column_scale) e.row_scale[1] = {static_cast<const float*>(given.column_scale->data), given.column_scale->column_stride};
+    if (given.bias) e.bias = *given.bias;
+    return e;
+}
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,15 @@
+// The kernels of the matmul verb, one function per family, in the order in which they are asked.
+#pragma once
+#include "core/registry.hpp"
+
+namespace lowbit::cuda {
+
+void add_ampere(core::Registry& registry);     // tensor cores: everything the main loop of ampere.cuh has a source for
+void add_universal(core::Registry& registry);  // everything else
+
+inline void register_matmul_kernels(core::Registry& registry) {
+    add_ampere(registry);
+    add_universal(registry);
+}
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,67 @@
+// The scale of a row and a group of K, wherever a format keeps it: an address in four numbers, and a type.
+#pragma once
+#include "core/ggml_blocks.hpp"
+#include "core/packed.hpp"
+#include "core/status.hpp"
+#include "cuda/numbers.cuh"
+
+namespace lowbit::cuda {
+
+struct GroupScales {
+    int group = 0;  // values of K that share a scale; 0: there are none, all are 1
+    const uint8_t* data = nullptr;
+    const uint8_t* zero_points = nullptr;  // of tiles
+    const float* unit_at = nullptr;        // what e4m3 scales count in
+    Element element = Element::fp32;
+    int rows_per_scale = 1;             // tiles: 16
+    int64_t row_step = 0;               // bytes from one row (of tiles, of blocks) of scales to the next
+    int group_step = 0, lane_step = 0;  // bytes from group to group, and inside of a tile
+
+    GroupScales() = default;
+    explicit GroupScales(const core::QuantizedView& view) {
+        const core::BlockSize block = core::ggml_block(view.format.element);
+        group = int(block.values ? block.values : view.format.span(view.columns));
+        const int groups = int(core::ceil_div(view.columns, group));
+        element = block.values ? Element::fp16 : view.format.scale;
+        const int bytes = core::element_bytes(element);
+        data = static_cast<const uint8_t*>(view.scales);
+        unit_at = view.tensor_scale;
+        group_step = bytes;
+        row_step = int64_t(groups) * bytes;
+        if (view.layout == core::PackedLayout::tiles) {
+            rows_per_scale = 16, lane_step = bytes, group_step *= 16, row_step *= 16;
+            zero_points = view.zero_points;
+        } else if (block.values) {  // the scale stands before the codes of a block
+            data = view.codes, group_step = block.bytes, row_step = view.row_bytes();
+        } else if (view.format.granularity == Granularity::block) {
+            rows_per_scale = int(view.format.group_rows);
+        } else if (view.format.granularity == Granularity::tensor) {
+            row_step = 0;
+        }
+    }
+
+    __device__ int64_t offset(int64_t row, int which) const {
+        const int64_t first = rows_per_scale == 1 ? row : int64_t(uint32_t(row) / uint32_t(rows_per_scale));
+        const int inside = int(row % 8) * 2 + int(row % 16) / 8;  // rows r and r + 8 of a tile side by side
+        return first * row_step + int64_t(which) * group_step + inside * lane_step;
+    }
+
+    // A row of blocks need not be aligned to its 16-bit scales.
+    __device__ float at(int64_t row, int which) const {
+        const uint8_t* place = data + offset(row, which);
+        switch (element) {
+        case Element::fp32: return *reinterpret_cast<const float*>(place);
+        case Element::fp16: return half_to_float(uint16_t(place[0] | place[1] << 8));
+        case Element::bf16: return bfloat_to_float(uint16_t(place[0] | place[1] << 8));
+        case Element::e8m0: return __uint_as_float(*place == 0 ? 0x00400000u : *place == 255 ? 0x7fffffffu : uint32_t(*place) << 23);
+        default: {
+            // e4m3 as fp16: sign and exponent moved into place, the difference of the exponents' biases multiplied in.
+            const float value = half_to_float(uint16_t((*place & 0x80) << 8 | (*place & 0x7f) << 7)) * 256.0f;
+            return ((*place & 0x7f) == 0x7f ? __uint_as_float(0x7fffffffu) : value) * *unit_at;
+        }
+        }
+    }
+    __device__ int zero_point_at(int64_t row, int which) const { return zero_points ? zero_points[offset(row, which) / lane_step] : 0; }
+};
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,109 @@
+// Launches the main loop with a tile that fits the product, for one kind of arithmetic and source. Included by the files that
+// instantiate it, one each, so that they compile side by side.
+#pragma once
+#include <atomic>
+
+#include "cuda/devices.hpp"
+#include "cuda/gemm/ampere.cuh"
+#include "cuda/gemm/tiles.hpp"
+#include "cuda/launch.cuh"
+
+namespace lowbit::cuda {
+
+//                         rows tokens warps: rows tokens depth  stages blocks per multiprocessor
+using FewTokensTile = Tile<64, 16, 2, 1, 2, 4, 2>;
+using FewTokensPackedTile = Tile<64, 16, 2, 1, 4, 4, 2>;  // packed codes take a quarter of the room
+using SomeTokensTile = Tile<64, 64, 2, 2, 1, 4, 2>;
+using SquareTile = Tile<128, 128, 2, 4, 1, 3, 1>;
+using WideTile = Tile<128, 256, 2, 4, 1, 3, 1>;
+
+template <class C>
+constexpr TileCandidate candidate(TileKind kind, double efficiency) {
+    using Shape = typename C::Shape;
+    return {kind,           Shape::Rows,      Shape::Tokens, C::shared_bytes, Shape::BlocksPerMultiprocessor,
+            Shape::threads, Shape::WarpDepth, efficiency};
+}
+
+template <class C>
+void launch_tile(const AmpereArgs& args, const typename C::Source::Args& weight, const core::Context& context) {
+    using Shape = typename C::Shape;
+    // Asked for once per device: more shared memory than a block gets unasked.
+    static std::atomic<uint64_t> ready{0};
+    const uint64_t bit = uint64_t(1) << (context.device_index % 64);
+    if (!(ready.load(std::memory_order_relaxed) & bit)) {
+        check(cudaFuncSetAttribute(ampere<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::shared_bytes), "cudaFuncSetAttribute");
+        ready.fetch_or(bit, std::memory_order_relaxed);
+    }
+    const int64_t tiles = core::ceil_div(args.rows, Shape::Rows) * core::ceil_div(args.tokens.rows, Shape::Tokens);
+    core::require(tiles <= INT32_MAX, "matmul: ", args.tokens.rows, " x ", args.rows, " results are more tiles than a grid holds");
+    ampere<C><<<dim3(unsigned(tiles), unsigned(args.splits)), Shape::threads, C::shared_bytes, stream_of(context)>>>(args, weight);
+    check_launch("ampere");
+}
+
+template <class Mma, class Source, bool Grouped>
+struct AmpereFamily {
+    static constexpr bool packed = Source::template stage_bytes<16> < 16 * block_bytes;
+    using Few = AmpereConfig<Mma, Source, std::conditional_t<packed, FewTokensPackedTile, FewTokensTile>, Grouped>;
+    using Some = AmpereConfig<Mma, Source, SomeTokensTile, Grouped>;
+    using Square = AmpereConfig<Mma, Source, SquareTile, Grouped>;
+    using Wide = AmpereConfig<Mma, Source, WideTile, false>;
+    // Part sums and sums of a wide tile do not fit into the registers together; and what is decoded on the way does not gain from it.
+    static constexpr bool has_wide = !Grouped && std::is_same_v<Source, RowsSource>;
+
+    static TileChoice choose(const ProductSize& size, int device) {
+        static constexpr TileCandidate candidates[] = {candidate<Few>(TileKind::few_tokens, 0.30),
+                                                       candidate<Some>(TileKind::some_tokens, 0.65),
+                                                       candidate<Square>(TileKind::square, 0.9), candidate<Wide>(TileKind::wide, 1.0)};
+        const DeviceInfo& info = devices().devices[size_t(device)];
+        return choose_tile(candidates, has_wide ? 4 : 3, size, info.multiprocessors, info.shared_bytes_per_block);
+    }
+
+    static void launch(TileKind kind, const AmpereArgs& args, const typename Source::Args& weight, const core::Context& context) {
+        switch (kind) {
+        case TileKind::few_tokens: return launch_tile<Few>(args, weight, context);
+        case TileKind::some_tokens: return launch_tile<Some>(args, weight, context);
+        case TileKind::wide:
+            if constexpr (has_wide) return launch_tile<Wide>(args, weight, context);
+        case TileKind::square: break;
+        }
+        launch_tile<Square>(args, weight, context);
+    }
+};
+
+// What ampere.cu knows of an instantiation.
+struct AmpereWeight {
+    AlignedRows rows;
+    AnyMatrix matrix;
+    const uint8_t* codes = nullptr;
+    int64_t tiles = 0, atoms = 0;
+    Element element = Element::fp32;
+};
+struct AmpereRunner {
+    TileChoice (*choose)(const ProductSize& size, int device);
+    void (*launch)(TileKind kind, const AmpereArgs& args, const AmpereWeight& weight, const core::Context& context);
+};
+
+template <class Mma, class Source, bool Grouped>
+AmpereRunner runner() {
+    using Family = AmpereFamily<Mma, Source, Grouped>;
+    return {Family::choose, [](TileKind kind, const AmpereArgs& args, const AmpereWeight& weight, const core::Context& context) {
+                typename Source::Args source;
+                if constexpr (std::is_same_v<Source, RowsSource>)
+                    source.rows = weight.rows;
+                else if constexpr (std::is_same_v<Source, DecodedSource>)
+                    source.matrix = weight.matrix;
+                else
+                    source.codes = weight.codes, source.tiles = weight.tiles, source.atoms = weight.atoms;
+                Family::launch(kind, args, source, context);
+            }};
+}
+
+// One per file that instantiates: ampere_<arithmetic>.cu, ampere_tiles_<arithmetic>.cu.
+AmpereRunner bf16_runner(bool decoded, bool grouped);
+AmpereRunner fp16_runner(bool decoded, bool grouped);
+AmpereRunner int8_runner(bool decoded, bool grouped);
+AmpereRunner int1_runner();
+AmpereRunner tiles_bf16_runner(Element element);
+AmpereRunner tiles_fp16_runner(Element element);
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,162 @@
+// Where the weight's fragments come from. A source brings one k block of a tile's rows into shared memory (`copy`, all threads of the
+// block) and loads the fragment of 16 rows and one step from there (`load`, a warp).
+//
+// A k block is 128 bytes of a row of tokens: 64 values of 16 bits, 128 of 8, 1024 of 1. Rows of 128 bytes lie swizzled in shared memory:
+// 16-byte chunk c of row r stands at chunk c ^ (r % 8), so that the eight rows of a matrix load fall into different banks.
+#pragma once
+#include "cuda/formats/matrix.cuh"
+#include "cuda/gemm/group_scales.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/shared_memory.cuh"
+
+namespace lowbit::cuda {
+
+constexpr int block_bytes = 128, steps_per_block = 4;
+
+__device__ inline int swizzled(int row, int chunk) { return row * block_bytes + (chunk ^ (row & 7)) * 16; }
+
+// Plain rows of bytes, each aligned to 16.
+struct AlignedRows {
+    const uint8_t* data = nullptr;
+    int64_t stride = 0;  // bytes from row to row
+    int64_t rows = 0, bytes = 0;
+};
+
+// `Rows` rows of k block `block`. Rows beyond the matrix repeat the last one: their products are never stored.
+template <int Rows, int Threads>
+__device__ inline void copy_rows(uint8_t* stage, const AlignedRows& matrix, int64_t first_row, int64_t block) {
+#pragma unroll
+    for (int i = 0; i < (Rows * 8 + Threads - 1) / Threads; ++i) {
+        const int index = i * Threads + threadIdx.x, row = index / 8, chunk = index % 8;
+        if (Rows * 8 % Threads != 0 && row >= Rows) break;
+        const int64_t from = block * block_bytes + chunk * 16;
+        const int64_t left = matrix.bytes - from;
+        const int valid = left >= 16 ? 16 : left > 0 ? int(left) : 0;
+        const int64_t place = smaller(first_row + row, matrix.rows - 1);
+        ptx::copy_16(stage + swizzled(row, chunk), matrix.data + place * matrix.stride + (valid ? from : 0), valid);
+    }
+}
+
+// The 16-row operand from swizzled rows.
+__device__ inline void load_rows_fragment(uint32_t (&a)[4], const uint8_t* stage, int first_row, int step) {
+    const int lane = threadIdx.x % 32;
+    ptx::load_matrices(a, stage + swizzled(first_row + lane % 16, 2 * step + lane / 16));
+}
+
+struct RowsSource {
+    struct Args {
+        AlignedRows rows;
+    };
+    template <int Rows>
+    static constexpr int stage_bytes = Rows* block_bytes;
+    struct Fragments {};  // nothing is kept from step to step
+    struct Group {};      // nor from group to group
+
+    template <int Rows, int Threads, class Mma>
+    __device__ static void copy(uint8_t* stage, const Args& args, int64_t first_row, int64_t block) {
+        copy_rows<Rows, Threads>(stage, args.rows, first_row, block);
+    }
+    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
+    __device__ static void keep(Fragments&, const uint8_t*, int) {}
+    template <class Mma>
+    __device__ static void load(uint32_t (&a)[4], const Fragments&, const Group&, const uint8_t* stage, int first_row, int step) {
+        load_rows_fragment(a, stage, first_row, step);
+    }
+};
+
+// Two numbers of the arithmetic's 16 bits in a word.
+template <class Mma>
+__device__ inline uint32_t narrow_pair(float low, float high) {
+    if constexpr (std::is_same_v<Mma, ptx::MmaBf16>)
+        return float_to_bfloat(low) | uint32_t(float_to_bfloat(high)) << 16;
+    else
+        return float_to_half(low) | uint32_t(float_to_half(high)) << 16;
+}
+
+// 16 values of any matrix in the arithmetic's type: 16 bytes of codes at `first`, or 32 bytes of numbers at `first` and `second`. A call of
+// its own, not inlined: it holds the decoders of all formats, and compiling them anew into every kernel takes minutes.
+template <class Mma>
+__device__ __noinline__ void decode_run(const AnyMatrix& matrix, int64_t row, int64_t column, uint4* first, uint4* second) {
+    if constexpr (std::is_same_v<Mma, ptx::MmaInt8>) {
+        alignas(16) int8_t codes[16];
+        load_codes(matrix, row, column, codes);
+        *first = *reinterpret_cast<const uint4*>(codes);
+    } else {
+        float values[16];
+        load_values(matrix, row, column, values);
+        uint32_t words[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) words[i] = narrow_pair<Mma>(values[2 * i], values[2 * i + 1]);
+        *first = make_uint4(words[0], words[1], words[2], words[3]);
+        *second = make_uint4(words[4], words[5], words[6], words[7]);
+    }
+}
+
+// Anything: decoded on the way into shared memory, to numbers of 16 bits or to signed bytes.
+struct DecodedSource {
+    struct Args {
+        AnyMatrix matrix;
+    };
+    template <int Rows>
+    static constexpr int stage_bytes = Rows* block_bytes;
+    struct Fragments {};
+    struct Group {};
+
+    template <int Rows, int Threads, class Mma>
+    __device__ static void copy(uint8_t* stage, const Args& args, int64_t first_row, int64_t block) {
+        constexpr int values_per_block = Mma::values_per_step * steps_per_block, runs = values_per_block / 16, chunks = 8 / runs;
+#pragma unroll 1
+        for (int index = threadIdx.x; index < Rows * runs; index += Threads) {
+            const int row = index / runs, chunk = index % runs * chunks;
+            decode_run<Mma>(args.matrix, smaller(first_row + row, args.matrix.rows - 1), block * values_per_block + index % runs * 16,
+                            reinterpret_cast<uint4*>(stage + swizzled(row, chunk)),
+                            reinterpret_cast<uint4*>(stage + swizzled(row, chunk + chunks - 1)));
+        }
+    }
+    __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
+    __device__ static void keep(Fragments&, const uint8_t*, int) {}
+    template <class Mma>
+    __device__ static void load(uint32_t (&a)[4], const Fragments&, const Group&, const uint8_t* stage, int first_row, int step) {
+        load_rows_fragment(a, stage, first_row, step);
+    }
+};
+
+// Packed tiles of 4-bit codes (core/packed.hpp): a lane's 16 bytes hold its fragments of four steps; Decoder turns a word into one.
+template <class Decoder>
+struct TilesSource {
+    struct Args {
+        const uint8_t* codes = nullptr;
+        int64_t tiles = 0, atoms = 0;
+    };
+    template <int Rows>
+    static constexpr int stage_bytes = Rows / 16 * core::TileGrid::atom_bytes;
+    struct Fragments {
+        uint4 words;
+    };
+    using Group = typename Decoder::Group;
+
+    template <int Rows, int Threads, class Mma>
+    __device__ static void copy(uint8_t* stage, const Args& args, int64_t first_row, int64_t block) {
+        constexpr int chunks = Rows / 16 * 32;
+#pragma unroll
+        for (int i = 0; i < (chunks + Threads - 1) / Threads; ++i) {
+            const int index = i * Threads + threadIdx.x;
+            if (chunks % Threads != 0 && index >= chunks) break;
+            const int64_t tile = smaller(first_row / 16 + index / 32, args.tiles - 1);
+            ptx::copy_16(stage + index * 16, args.codes + (tile * args.atoms + smaller(block, args.atoms - 1)) * 512 + index % 32 * 16, 16);
+        }
+    }
+    __device__ static void open_group(Group& group, const GroupScales& scales, int64_t row, int64_t below, int which) {
+        Decoder::open_group(group, scales, row, below, which);
+    }
+    __device__ static void keep(Fragments& kept, const uint8_t* stage, int first_row) {
+        kept.words = *reinterpret_cast<const uint4*>(stage + first_row / 16 * 512 + threadIdx.x % 32 * 16);
+    }
+    template <class Mma>
+    __device__ static void load(uint32_t (&a)[4], const Fragments& kept, const Group& group, const uint8_t*, int, int step) {
+        const uint32_t word = step == 0 ? kept.words.x : step == 1 ? kept.words.y : step == 2 ? kept.words.z : kept.words.w;
+        Decoder::decode(a, word, group);
+    }
+};
+
+}  // namespace lowbit::cuda

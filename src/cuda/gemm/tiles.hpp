@@ -1,0 +1,28 @@
+// Which tile a product gets: a cost in plain numbers, the smallest wins.
+#pragma once
+#include <cstdint>
+
+namespace lowbit::cuda {
+
+enum class TileKind { few_tokens, some_tokens, square, wide };
+
+struct TileCandidate {
+    TileKind kind;
+    int rows, tokens;
+    int shared_bytes, blocks_per_multiprocessor, threads;
+    int blocks_per_stage;  // k blocks that one stage of the ring holds
+    double efficiency;     // of a multiprocessor that is full of such blocks, against the best tile
+};
+
+struct TileChoice {
+    TileKind kind = TileKind::some_tokens;
+    int splits = 1;
+};
+
+struct ProductSize {
+    int64_t tokens, rows, k_blocks;
+};
+
+TileChoice choose_tile(const TileCandidate* candidates, int count, const ProductSize& size, int multiprocessors, int shared_bytes_limit);
+
+}  // namespace lowbit::cuda

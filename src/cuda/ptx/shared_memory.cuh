@@ -1,0 +1,61 @@
+// Copies into shared memory and loads of fragments out of it.
+#pragma once
+#include <cstdint>
+
+namespace lowbit::cuda::ptx {
+
+__device__ inline uint32_t shared_address(const void* pointer) { return uint32_t(__cvta_generic_to_shared(pointer)); }
+
+// 16 bytes from global to shared memory, both aligned to 16; only the first `valid` are read, the rest become 0. From sm_80 on the copy
+// runs on its own, until a wait; before, it is complete on return.
+__device__ inline void copy_16(void* shared, const void* global, int valid) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(valid) : "memory");
+#else
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (valid == 16) {
+        value = *static_cast<const uint4*>(global);
+    } else {
+        auto* bytes = reinterpret_cast<uint8_t*>(&value);
+        for (int i = 0; i < valid; ++i) bytes[i] = static_cast<const uint8_t*>(global)[i];
+    }
+    *static_cast<uint4*>(shared) = value;
+#endif
+}
+
+// Closes a group of copies: all that this thread has asked for since the last one.
+__device__ inline void commit_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Until all but the newest `Pending` groups of this thread are complete.
+template <int Pending>
+__device__ inline void wait_for_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#endif
+}
+
+// Four 8 x 16-byte matrices; lane l gives the address of row l % 8 of matrix l / 8, and gets bytes 4(l%4) .. of row l / 4 of each.
+__device__ inline void load_matrices(uint32_t (&r)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// Two: the addresses of lanes 0 .. 15.
+__device__ inline void load_matrices(uint32_t (&r)[2], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(shared_address(row)) : "memory");
+}
+
+// (x & mask) | bits in one instruction; the compiler, given two constants, makes it two.
+__device__ inline uint32_t mask_or(uint32_t x, uint32_t mask, uint32_t bits) {
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(x), "r"(mask), "r"(bits));
+    return result;
+}
+
+}  // namespace lowbit::cuda::ptx
