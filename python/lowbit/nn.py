@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import nn
@@ -150,6 +151,7 @@ class QuantizedLinear(nn.Module):
     """
 
     weight: nn.Parameter | QuantizedWeight
+    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -170,8 +172,8 @@ class QuantizedLinear(nn.Module):
         parse(self.scheme.weight_format).planes(self.out_features, self.in_features)  # refuses a K that the format cannot have
         if self.scheme.activation_format:
             parse(self.scheme.activation_format).planes(1, self.in_features)
-        self.register_parameter("weight", linear.weight)
-        self.register_parameter("bias", linear.bias)
+        self.weight = cast(nn.Parameter, linear.weight)
+        self.bias = cast("nn.Parameter | None", linear.bias)
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, scheme: str | Scheme = "w4a16") -> QuantizedLinear:
