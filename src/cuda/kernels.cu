@@ -3,6 +3,7 @@
 #include "cuda/devices.hpp"
 #include "cuda/gemm/gemm.hpp"
 #include "cuda/launch.cuh"
+#include "cuda/quantize/quantize.hpp"
 
 namespace lowbit::cuda {
 namespace {
@@ -25,6 +26,7 @@ void take_over(const core::KernelList<Problem>& from, const std::string& unavail
 
 void register_kernels(core::Registry& registry) {
     core::Registry made;
+    register_quantize_kernels(made);
     register_matmul_kernels(made);
     const std::string unavailable = devices().problem;
     take_over(made.quantize, unavailable, registry.quantize);
