@@ -22,9 +22,10 @@ def random_int8(*shape, device, low=-128, high=128):
 @on_devices
 def test_quantize_tensor(device, dtype):
     for shape in ((7,), (5, 33), (2, 3, 64), (0, 4)):
-        x = normal(*shape, dtype=dtype, device=device)
-        q, scale = lowbit.quantize_tensor(x)
-        assert q.dtype == torch.int8 and q.shape == shape and scale.shape == () and scale.device == x.device
+        x = normal(*shape, dtype=dtype)
+        q, scale = lowbit.quantize_tensor(x.to(device))
+        assert q.dtype == torch.int8 and q.shape == shape and scale.shape == () and scale.device.type == device
+        q, scale = q.cpu(), scale.cpu()  # where torch's own division is exact
         if x.numel():
             assert same_bits(scale, x.float().abs().max() / 127)
             assert torch.equal(q, (x.float() / scale).round().to(torch.int8))
