@@ -205,6 +205,8 @@ class QuantizedLinear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if isinstance(self.weight, QuantizedWeight):
+            if torch.is_autocast_enabled(x.device.type):  # as it would be for a Linear
+                x = x.to(torch.get_autocast_dtype(x.device.type))
             return self.weight.product(x, self.bias, self.scheme.activation_format)
         return functional.linear(x, self.weight, self.bias)
 

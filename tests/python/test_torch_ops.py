@@ -102,9 +102,8 @@ def test_gradients(device, activation, compiled):
         y = function(x, bias)
         y.backward(normal(*y.shape, device=device, seed=3))
         results.append((y, x.grad, bias.grad))
-    tolerance = dict(rtol=1e-4, atol=1e-4) if device == "cpu" else dict(rtol=3e-2, atol=3e-1)
     for found, right in zip(*results):
-        assert torch.allclose(found, right, **tolerance)
+        assert torch.allclose(found, right, rtol=1e-4, atol=1e-4)
 
 
 def test_gradient_of_a_plain_weight():

@@ -80,14 +80,14 @@ def assert_same_planes(found, wanted):
         assert same_bits(getattr(found, name), getattr(wanted, name)), f"{name} of {found} differ"
 
 
-def assert_product(y, x, w, decode_dtype=None):
-    """y is x . w^T in float64, within the bound of docs/formats.md: (K + 8) 2^-24 sum |x w|, and one unit in the last place of y. A kernel
-    that decodes a weight to 16 bits before it multiplies (decode_dtype) rounds each of its numbers once more."""
+def assert_product(y, x, w, rounding=0.0):
+    """y is x . w^T in float64, within the bound of docs/formats.md: (K + 8) sum |x w| times the unit of one fp32 addition, and one unit in
+    the last place of y. Tensor cores cut off where an addition rounds. rounding: of a weight's values, where a kernel decodes them to 16
+    bits."""
+    addition = 2.0**-24 if y.device.type == "cpu" else 2.0**-23
     x, w = x.double().cpu(), w.double().cpu()
     exact, sums = x @ w.t(), x.abs() @ w.abs().t()
-    bound = (x.shape[-1] + 8) * 2.0**-24 * sums + torch.finfo(y.dtype).eps * exact.abs() + torch.finfo(y.dtype).tiny
-    if decode_dtype is not None:
-        bound = bound + torch.finfo(decode_dtype).eps * sums
+    bound = ((x.shape[-1] + 8) * addition + rounding) * sums + torch.finfo(y.dtype).eps * exact.abs() + torch.finfo(y.dtype).tiny
     error = (y.double().cpu() - exact).abs()
     assert y.shape == exact.shape
     assert (error <= bound).all(), f"off by {(error - bound).max():.3g} more than the bound at {int((error - bound).argmax())}"
