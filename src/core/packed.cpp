@@ -1,5 +1,6 @@
 #include "core/packed.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/ggml_blocks.hpp"
@@ -172,7 +173,8 @@ TileGrid::TileGrid(const Format& format, int64_t rows, int64_t columns) {
     tiles = ceil_div(rows, rows_per_tile);
     atoms = ceil_div(columns, columns_per_atom);
     group = format.is_ggml() ? ggml_block(format.element).values : format.span(columns);
-    groups = columns == 0 ? 0 : ceil_div(columns, group);
+    // A row that has no columns still has its scale; groups of columns have none then.
+    groups = format.granularity == Granularity::row ? 1 : ceil_div(columns, std::max<int64_t>(group, 1));
 }
 
 PackedLayout packed_layout(const Format& format, Device device) {

@@ -55,7 +55,8 @@ struct AmpereConfig {
 // Which tile, and which k blocks, a block works on.
 template <class C>
 struct WorkItem {
-    int64_t first_row, first_token, first_stage, stages;
+    int64_t first_row, first_token;
+    int first_stage, stages;
 
     __device__ explicit WorkItem(const AmpereArgs& args) {
         using Shape = typename C::Shape;
@@ -67,9 +68,9 @@ struct WorkItem {
         const uint32_t width = token_tiles - first < band ? token_tiles - first : band;
         first_row = int64_t(inside / width) * Shape::Rows;
         first_token = int64_t(first + inside % width) * Shape::Tokens;
-        const int64_t all = (args.k_blocks + Shape::WarpDepth - 1) / Shape::WarpDepth, each = (all + args.splits - 1) / args.splits;
-        first_stage = each * blockIdx.y;
-        stages = smaller(each, all - first_stage);
+        const int all = int(args.k_blocks + Shape::WarpDepth - 1) / Shape::WarpDepth, each = (all + args.splits - 1) / args.splits;
+        first_stage = each * int(blockIdx.y);
+        stages = all - first_stage < each ? all - first_stage : each;
         if (stages < 0) stages = 0;
     }
 };
@@ -89,40 +90,45 @@ public:
         warp_depth_ = warp / (Shape::WarpRows * Shape::WarpTokens);
         first_row_ = work.first_row + warp_row_ * Shape::rows_per_warp;
         first_token_ = work.first_token + warp_token_ * Shape::tokens_per_warp;
-#pragma unroll
-        for (auto& pair : scales_) pair[0] = pair[1] = 1.0f;
     }
     __device__ int warp_token() const { return warp_token_; }
     __device__ int warp_depth() const { return warp_depth_; }
 
-    // Multiplies the k block of this warp in a stage.
-    __device__ void multiply(const uint8_t* stage, int64_t first_block) {
-        const int64_t block = first_block + warp_depth_;
-        if (Shape::WarpDepth > 1 && block >= args_.k_blocks) return;
+    // Multiplies the k block of this warp in a stage; `meanwhile` is called once after every step.
+    template <class Meanwhile>
+    __device__ void multiply(const uint8_t* stage, int first_block, const Meanwhile& meanwhile) {
+        const int block = first_block + warp_depth_;
+        if (Shape::WarpDepth > 1 && block >= args_.k_blocks) {
+#pragma unroll
+            for (int step = 0; step < steps_per_block; ++step) meanwhile(step);
+            return;
+        }
         const uint8_t* weight = stage + warp_depth_ * (C::weight_bytes + C::token_bytes);
         const uint8_t* tokens = weight + C::weight_bytes;
         typename Source::Fragments kept[Shape::row_fragments];
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(kept[i], weight, warp_row_ * Shape::rows_per_warp + 16 * i);
         if constexpr (C::Grouped) {
-            const int first = int(block) * steps_per_block * Mma::values_per_step;
-            for (int step = 0; step < steps_per_block;) {
-                enter_group(first + step * Mma::values_per_step);
-                const int left = group_end_ - first,
-                          end = left >= steps_per_block * Mma::values_per_step ? steps_per_block : left / Mma::values_per_step;
-                if (step == 0 && end == steps_per_block) {  // nearly always: no group ends inside of the block
+            constexpr int block_values = steps_per_block * Mma::values_per_step;
+            const int first = block * block_values;
+            enter_group(first);
+            if (group_end_ >= first + block_values) {  // nearly always: no group ends inside of the block
 #pragma unroll
-                    for (int s = 0; s < steps_per_block; ++s) multiply_step(weight, tokens, kept, s);
-                } else {
-#pragma unroll
-                    for (int s = 0; s < steps_per_block; ++s)
-                        if (s >= step && s < end) multiply_step(weight, tokens, kept, s);
-                }
-                step = end;
+                for (int step = 0; step < steps_per_block; ++step) multiply_step(weight, tokens, kept, step), meanwhile(step);
+                return;
             }
+            int step = 0;
+            do {
+                const int end = group_end_ >= first + block_values ? steps_per_block : (group_end_ - first) / Mma::values_per_step;
+#pragma unroll
+                for (int s = 0; s < steps_per_block; ++s)
+                    if (s >= step && s < end) multiply_step(weight, tokens, kept, s), meanwhile(s);
+                step = end;
+                if (step < steps_per_block) enter_group(first + step * Mma::values_per_step);
+            } while (step < steps_per_block);
         } else {
 #pragma unroll
-            for (int s = 0; s < steps_per_block; ++s) multiply_step(weight, tokens, kept, s);
+            for (int step = 0; step < steps_per_block; ++step) multiply_step(weight, tokens, kept, step), meanwhile(step);
         }
     }
 
@@ -203,13 +209,18 @@ private:
             // Rows beyond the matrix: the last one's scale will do, their products are never stored.
             const int64_t row = smaller(first_row_ + 16 * i + g, args_.rows - 1),
                           below = smaller(first_row_ + 16 * i + g + 8, args_.rows - 1);
-            scales_[i][0] = args_.row_groups.at(row, which);
-            scales_[i][1] = args_.row_groups.at(below, which);
+            scales_[i][0] = args_.row_groups.bits_at(row, which);
+            scales_[i][1] = args_.row_groups.bits_at(below, which);
             Source::open_group(group_[i], args_.row_groups, row, below, which);
         }
     }
 
     __device__ void close_group() {
+        float row_scales[Shape::row_fragments][2];
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) row_scales[i][half] = args_.row_groups.group ? args_.row_groups.value(scales_[i][half]) : 1.0f;
         if (args_.token_groups.group) {
             const int which = group_begin_ / args_.token_groups.group;
 #pragma unroll
@@ -217,24 +228,24 @@ private:
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     const int64_t token = first_token_ + 8 * j + 2 * (threadIdx.x % 4) + e;
-                    add_parts(j, e, args_.token_groups.at(smaller(token, args_.tokens.rows - 1), which));
+                    add_parts(j, e, row_scales, args_.token_groups.at(smaller(token, args_.tokens.rows - 1), which));
                 }
         } else {
 #pragma unroll
             for (int j = 0; j < Shape::token_fragments; ++j)
 #pragma unroll
-                for (int e = 0; e < 2; ++e) add_parts(j, e, 1.0f);
+                for (int e = 0; e < 2; ++e) add_parts(j, e, row_scales, 1.0f);
         }
     }
 
     // The parts of one token (column e of fragment j), times the scales of their rows and its own.
-    __device__ void add_parts(int j, int e, float token_scale) {
+    __device__ void add_parts(int j, int e, const float (&row_scales)[Shape::row_fragments][2], float token_scale) {
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 typename C::Part& part = parts_[i][j][2 * half + e];
-                sums_[i][j][2 * half + e] += float(part) * (scales_[i][half] * token_scale);
+                sums_[i][j][2 * half + e] += float(part) * (row_scales[i][half] * token_scale);
                 part = 0;
             }
     }
@@ -245,22 +256,34 @@ private:
     int group_begin_ = -1, group_end_ = 0;
     typename C::Part parts_[Shape::row_fragments][Shape::token_fragments][4] = {};
     float sums_[C::Grouped ? Shape::row_fragments : 1][C::Grouped ? Shape::token_fragments : 1][4] = {};
-    float scales_[C::Grouped ? Shape::row_fragments : 1][2];
+    uint32_t scales_[C::Grouped ? Shape::row_fragments : 1][2];  // as they lie in memory
     typename Source::Group group_[Shape::row_fragments];
 };
 
+// Brings a stage of both operands into shared memory.
 template <class C>
-__device__ void copy_stage(uint8_t* stage, const AmpereArgs& args, const typename C::Source::Args& weight, const WorkItem<C>& work,
-                           int64_t first_block) {
+class StageCopier {
     using Shape = typename C::Shape;
+
+public:
+    __device__ StageCopier(const AmpereArgs& args, const typename C::Source::Args& weight, const WorkItem<C>& work)
+        : k_blocks_(int(args.k_blocks)), rows_(weight, work.first_row), tokens_(args.tokens, work.first_token) {}
+
+    __device__ void copy(uint8_t* stage, int first_block, int part) const {
 #pragma unroll
-    for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
-        uint8_t* place = stage + depth * (C::weight_bytes + C::token_bytes);
-        if (Shape::WarpDepth > 1 && first_block + depth >= args.k_blocks) break;
-        C::Source::template copy<Shape::Rows, Shape::threads, typename C::Mma>(place, weight, work.first_row, first_block + depth);
-        copy_rows<Shape::Tokens, Shape::threads>(place + C::weight_bytes, args.tokens, work.first_token, first_block + depth);
+        for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
+            uint8_t* place = stage + depth * (C::weight_bytes + C::token_bytes);
+            if (Shape::WarpDepth > 1 && first_block + depth >= k_blocks_) break;
+            rows_.copy(place, first_block + depth, part);
+            tokens_.copy(place + C::weight_bytes, first_block + depth, part);
+        }
     }
-}
+
+private:
+    int k_blocks_;
+    typename C::Source::template Copier<Shape::Rows, Shape::threads, typename C::Mma> rows_;
+    RowsCopier<Shape::Tokens, Shape::threads> tokens_;
+};
 
 // Results in shared memory to where they belong, eight neighbouring rows of the weight per thread.
 template <class C>
@@ -291,18 +314,24 @@ __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultipro
     extern __shared__ __align__(128) uint8_t shared[];
     const WorkItem<C> work(args);
     WarpSums<C> sums(args, work);
-    const auto copy = [&](int64_t index) {
-        if (index < work.stages)
-            copy_stage<C>(shared + index % Shape::Stages * C::stage_bytes, args, weight, work,
-                          (work.first_stage + index) * Shape::WarpDepth);
+    const StageCopier<C> copier(args, weight, work);
+    for (int i = 0; i < Shape::Stages - 1; ++i) {
+#pragma unroll
+        for (int part = 0; part < copy_parts; ++part)
+            if (i < work.stages) copier.copy(shared + i * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, part);
         ptx::commit_copies();
-    };
-    for (int i = 0; i < Shape::Stages - 1; ++i) copy(i);
-    for (int64_t i = 0; i < work.stages; ++i) {
+    }
+    int stage = 0, next = Shape::Stages - 1;  // places in the ring
+    for (int i = 0; i < work.stages; ++i) {
         ptx::wait_for_copies<Shape::Stages - 2>();
         __syncthreads();  // the stage is there, and everybody has left the one that is filled next
-        copy(i + Shape::Stages - 1);
-        sums.multiply(shared + i % Shape::Stages * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth);
+        const bool more = i + Shape::Stages - 1 < work.stages;
+        sums.multiply(shared + stage * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, [&](int part) {
+            if (more) copier.copy(shared + next * C::stage_bytes, (work.first_stage + i + Shape::Stages - 1) * Shape::WarpDepth, part);
+        });
+        ptx::commit_copies();
+        stage = stage + 1 == Shape::Stages ? 0 : stage + 1;
+        next = next + 1 == Shape::Stages ? 0 : next + 1;
     }
     sums.close();
     ptx::wait_for_copies<0>();

@@ -13,6 +13,8 @@ struct GroupScales {
     const uint8_t* zero_points = nullptr;  // of tiles
     const float* unit_at = nullptr;        // what e4m3 scales count in
     Element element = Element::fp32;
+    int bytes = 4;           // of a scale
+    bool unaligned = false;  // a row of blocks need not be aligned to its 16-bit scales
     int rows_per_scale = 1;             // tiles: 16
     int64_t row_step = 0;               // bytes from one row (of tiles, of blocks) of scales to the next
     int group_step = 0, lane_step = 0;  // bytes from group to group, and inside of a tile
@@ -23,7 +25,7 @@ struct GroupScales {
         group = int(block.values ? block.values : view.format.span(view.columns));
         const int groups = int(core::ceil_div(view.columns, group));
         element = block.values ? Element::fp16 : view.format.scale;
-        const int bytes = core::element_bytes(element);
+        bytes = core::element_bytes(element);
         data = static_cast<const uint8_t*>(view.scales);
         unit_at = view.tensor_scale;
         group_step = bytes;
@@ -32,7 +34,7 @@ struct GroupScales {
             rows_per_scale = 16, lane_step = bytes, group_step *= 16, row_step *= 16;
             zero_points = view.zero_points;
         } else if (block.values) {  // the scale stands before the codes of a block
-            data = view.codes, group_step = block.bytes, row_step = view.row_bytes();
+            data = view.codes, group_step = block.bytes, row_step = view.row_bytes(), unaligned = true;
         } else if (view.format.granularity == Granularity::block) {
             rows_per_scale = int(view.format.group_rows);
         } else if (view.format.granularity == Granularity::tensor) {
@@ -46,21 +48,28 @@ struct GroupScales {
         return first * row_step + int64_t(which) * group_step + inside * lane_step;
     }
 
-    // A row of blocks need not be aligned to its 16-bit scales.
-    __device__ float at(int64_t row, int which) const {
+    // The bits of a scale as they lie in memory. Kept apart from what they stand for: a load is waited for where its bits are first used, and that
+    // should be at the end of the group, not at its beginning.
+    __device__ uint32_t bits_at(int64_t row, int which) const {
         const uint8_t* place = data + offset(row, which);
+        if (unaligned) return uint32_t(place[0] | place[1] << 8);
+        if (bytes == 2) return *reinterpret_cast<const uint16_t*>(place);
+        return bytes == 4 ? *reinterpret_cast<const uint32_t*>(place) : *place;
+    }
+    __device__ float value(uint32_t bits) const {
         switch (element) {
-        case Element::fp32: return *reinterpret_cast<const float*>(place);
-        case Element::fp16: return half_to_float(uint16_t(place[0] | place[1] << 8));
-        case Element::bf16: return bfloat_to_float(uint16_t(place[0] | place[1] << 8));
-        case Element::e8m0: return __uint_as_float(*place == 0 ? 0x00400000u : *place == 255 ? 0x7fffffffu : uint32_t(*place) << 23);
+        case Element::fp32: return __uint_as_float(bits);
+        case Element::fp16: return half_to_float(uint16_t(bits));
+        case Element::bf16: return bfloat_to_float(uint16_t(bits));
+        case Element::e8m0: return __uint_as_float(bits == 0 ? 0x00400000u : bits == 255 ? 0x7fffffffu : bits << 23);
         default: {
             // e4m3 as fp16: sign and exponent moved into place, the difference of the exponents' biases multiplied in.
-            const float value = half_to_float(uint16_t((*place & 0x80) << 8 | (*place & 0x7f) << 7)) * 256.0f;
-            return ((*place & 0x7f) == 0x7f ? __uint_as_float(0x7fffffffu) : value) * *unit_at;
+            const float number = half_to_float(uint16_t((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 256.0f;
+            return ((bits & 0x7f) == 0x7f ? __uint_as_float(0x7fffffffu) : number) * *unit_at;
         }
         }
     }
+    __device__ float at(int64_t row, int which) const { return value(bits_at(row, which)); }
     __device__ int zero_point_at(int64_t row, int which) const { return zero_points ? zero_points[offset(row, which) / lane_step] : 0; }
 };
 

@@ -15,6 +15,7 @@ using FewTokensTile = Tile<64, 16, 2, 1, 2, 4, 2>;
 using FewTokensPackedTile = Tile<64, 16, 2, 1, 4, 4, 2>;  // packed codes take a quarter of the room
 using SomeTokensTile = Tile<64, 64, 2, 2, 1, 4, 2>;
 using SquareTile = Tile<128, 128, 2, 4, 1, 3, 1>;
+using SquarePackedTile = Tile<128, 128, 4, 2, 1, 4, 1>;  // few rows per warp: every fragment is decoded for more tokens
 using WideTile = Tile<128, 256, 2, 4, 1, 3, 1>;
 
 template <class C>
@@ -45,7 +46,7 @@ struct AmpereFamily {
     static constexpr bool packed = Source::template stage_bytes<16> < 16 * block_bytes;
     using Few = AmpereConfig<Mma, Source, std::conditional_t<packed, FewTokensPackedTile, FewTokensTile>, Grouped>;
     using Some = AmpereConfig<Mma, Source, SomeTokensTile, Grouped>;
-    using Square = AmpereConfig<Mma, Source, SquareTile, Grouped>;
+    using Square = AmpereConfig<Mma, Source, std::conditional_t<packed, SquarePackedTile, SquareTile>, Grouped>;
     using Wide = AmpereConfig<Mma, Source, WideTile, false>;
     // Part sums and sums of a wide tile do not fit into the registers together; and what is decoded on the way does not gain from it.
     static constexpr bool has_wide = !Grouped && std::is_same_v<Source, RowsSource>;

@@ -1,8 +1,9 @@
-// Where the weight's fragments come from. A source brings one k block of a tile's rows into shared memory (`copy`, all threads of the
-// block) and loads the fragment of 16 rows and one step from there (`load`, a warp).
+// Where the weight's fragments come from. A source has a Copier, which brings one k block of a tile's rows into shared memory (all threads of
+// the block, in four parts, so that copies can be strewn between the steps of the block before), and loads the fragment of 16 rows and
+// one step from there (`keep` what one load brings for all steps, then `load`, a warp).
 //
-// A k block is 128 bytes of a row of tokens: 64 values of 16 bits, 128 of 8, 1024 of 1. Rows of 128 bytes lie swizzled in shared memory:
-// 16-byte chunk c of row r stands at chunk c ^ (r % 8), so that the eight rows of a matrix load fall into different banks.
+// A k block is 128 bytes of a row of tokens: 64 values of 16 bits, 128 of 8, 1024 of 1. Rows of 128 bytes lie swizzled in shared memory: 16-byte
+// chunk c of row r stands at chunk c ^ (r % 8), so that the eight rows of a matrix load fall into different banks.
 #pragma once
 #include "cuda/formats/matrix.cuh"
 #include "cuda/gemm/group_scales.cuh"
@@ -22,20 +23,41 @@ struct AlignedRows {
     int64_t rows = 0, bytes = 0;
 };
 
-// `Rows` rows of k block `block`. Rows beyond the matrix repeat the last one: their products are never stored.
+constexpr int copy_parts = steps_per_block;
+
+// Copies `Rows` rows. A thread has one chunk of every Threads / 8-th row: its addresses differ by constants from row to row, and only the
+// first is kept. Rows beyond the matrix are filled with zeros.
 template <int Rows, int Threads>
-__device__ inline void copy_rows(uint8_t* stage, const AlignedRows& matrix, int64_t first_row, int64_t block) {
-#pragma unroll
-    for (int i = 0; i < (Rows * 8 + Threads - 1) / Threads; ++i) {
-        const int index = i * Threads + threadIdx.x, row = index / 8, chunk = index % 8;
-        if (Rows * 8 % Threads != 0 && row >= Rows) break;
-        const int64_t from = block * block_bytes + chunk * 16;
-        const int64_t left = matrix.bytes - from;
-        const int valid = left >= 16 ? 16 : left > 0 ? int(left) : 0;
-        const int64_t place = smaller(first_row + row, matrix.rows - 1);
-        ptx::copy_16(stage + swizzled(row, chunk), matrix.data + place * matrix.stride + (valid ? from : 0), valid);
+class RowsCopier {
+    static constexpr int rows_at_once = Threads / 8, count = (Rows + rows_at_once - 1) / rows_at_once;
+    static_assert(rows_at_once % 8 == 0, "so that all rows of a thread are swizzled alike");
+
+public:
+    __device__ RowsCopier(const AlignedRows& matrix, int64_t first_row) {
+        const int row = threadIdx.x / 8, chunk = threadIdx.x % 8;
+        from_ = matrix.data + (first_row + row) * matrix.stride + chunk * 16;
+        step_ = matrix.stride * rows_at_once;
+        left_ = int(smaller(matrix.bytes - chunk * 16, INT32_MAX));
+        rows_left_ = int(smaller(matrix.rows - first_row, Rows)) - row;
+        to_ = swizzled(row, chunk);
     }
-}
+
+    __device__ void copy(uint8_t* stage, int block, int part) const {
+        const int left = left_ - block * block_bytes, valid = left >= 16 ? 16 : left > 0 ? left : 0;
+        const uint8_t* from = from_ + int64_t(block) * block_bytes;
+#pragma unroll
+        for (int i = 0; i < count; ++i)
+            if (i * copy_parts / count == part && (Rows % rows_at_once == 0 || threadIdx.x / 8 < Rows - i * rows_at_once))
+                ptx::copy_16(stage + to_ + i * rows_at_once * block_bytes, from + i * step_, rows_left_ > i * rows_at_once ? valid : 0);
+    }
+
+private:
+    const uint8_t* from_;
+    int64_t step_;
+    int left_;       // bytes of the row from this thread's chunk of block 0 on
+    int rows_left_;  // rows of the matrix from this thread's first one on
+    int to_;
+};
 
 // The 16-row operand from swizzled rows.
 __device__ inline void load_rows_fragment(uint32_t (&a)[4], const uint8_t* stage, int first_row, int step) {
@@ -53,9 +75,9 @@ struct RowsSource {
     struct Group {};      // nor from group to group
 
     template <int Rows, int Threads, class Mma>
-    __device__ static void copy(uint8_t* stage, const Args& args, int64_t first_row, int64_t block) {
-        copy_rows<Rows, Threads>(stage, args.rows, first_row, block);
-    }
+    struct Copier : RowsCopier<Rows, Threads> {
+        __device__ Copier(const Args& args, int64_t first_row) : RowsCopier<Rows, Threads>(args.rows, first_row) {}
+    };
     __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
     __device__ static void keep(Fragments&, const uint8_t*, int) {}
     template <class Mma>
@@ -103,16 +125,24 @@ struct DecodedSource {
     struct Group {};
 
     template <int Rows, int Threads, class Mma>
-    __device__ static void copy(uint8_t* stage, const Args& args, int64_t first_row, int64_t block) {
-        constexpr int values_per_block = Mma::values_per_step * steps_per_block, runs = values_per_block / 16, chunks = 8 / runs;
+    struct Copier {
+        const Args& args;
+        int64_t first_row;
+        __device__ Copier(const Args& of, int64_t row) : args(of), first_row(row) {}
+
+        __device__ void copy(uint8_t* stage, int block, int part) const {
+            constexpr int values_per_block = Mma::values_per_step * steps_per_block, runs = values_per_block / 16, chunks = 8 / runs;
+            if (part != 0) return;
 #pragma unroll 1
-        for (int index = threadIdx.x; index < Rows * runs; index += Threads) {
-            const int row = index / runs, chunk = index % runs * chunks;
-            decode_run<Mma>(args.matrix, smaller(first_row + row, args.matrix.rows - 1), block * values_per_block + index % runs * 16,
-                            reinterpret_cast<uint4*>(stage + swizzled(row, chunk)),
-                            reinterpret_cast<uint4*>(stage + swizzled(row, chunk + chunks - 1)));
+            for (int index = threadIdx.x; index < Rows * runs; index += Threads) {
+                const int row = index / runs, chunk = index % runs * chunks;
+                decode_run<Mma>(args.matrix, smaller(first_row + row, args.matrix.rows - 1),
+                                int64_t(block) * values_per_block + index % runs * 16,
+                                reinterpret_cast<uint4*>(stage + swizzled(row, chunk)),
+                                reinterpret_cast<uint4*>(stage + swizzled(row, chunk + chunks - 1)));
+            }
         }
-    }
+    };
     __device__ static void open_group(Group&, const GroupScales&, int64_t, int64_t, int) {}
     __device__ static void keep(Fragments&, const uint8_t*, int) {}
     template <class Mma>
@@ -136,16 +166,29 @@ struct TilesSource {
     using Group = typename Decoder::Group;
 
     template <int Rows, int Threads, class Mma>
-    __device__ static void copy(uint8_t* stage, const Args& args, int64_t first_row, int64_t block) {
-        constexpr int chunks = Rows / 16 * 32;
-#pragma unroll
-        for (int i = 0; i < (chunks + Threads - 1) / Threads; ++i) {
-            const int index = i * Threads + threadIdx.x;
-            if (chunks % Threads != 0 && index >= chunks) break;
-            const int64_t tile = smaller(first_row / 16 + index / 32, args.tiles - 1);
-            ptx::copy_16(stage + index * 16, args.codes + (tile * args.atoms + smaller(block, args.atoms - 1)) * 512 + index % 32 * 16, 16);
+    class Copier {
+        static constexpr int chunks = Rows / 16 * 32, count = (chunks + Threads - 1) / Threads;
+
+    public:
+        __device__ Copier(const Args& args, int64_t first_row) {
+            const int64_t tile = first_row / 16 + threadIdx.x / 32;
+            from_ = args.codes + tile * args.atoms * 512 + threadIdx.x % 32 * 16;
+            step_ = args.atoms * 512 * (Threads / 32);
+            tiles_left_ = int(smaller(args.tiles - tile, INT32_MAX));
         }
-    }
+        __device__ void copy(uint8_t* stage, int block, int part) const {
+            const uint8_t* from = from_ + int64_t(block) * 512;
+#pragma unroll
+            for (int i = 0; i < count; ++i)
+                if (i * copy_parts / count == part && (chunks % Threads == 0 || int(threadIdx.x) < chunks - i * Threads))
+                    ptx::copy_16(stage + (i * Threads + threadIdx.x) * 16, from + i * step_, tiles_left_ > i * (Threads / 32) ? 16 : 0);
+        }
+
+    private:
+        const uint8_t* from_;
+        int64_t step_;
+        int tiles_left_;
+    };
     __device__ static void open_group(Group& group, const GroupScales& scales, int64_t row, int64_t below, int which) {
         Decoder::open_group(group, scales, row, below, which);
     }
