@@ -14,6 +14,9 @@ def _check_torch() -> None:
         import torch
     except ImportError as error:
         raise ImportError(f"lowbit needs PyTorch, which does not import here ({error}); run: pip install 'torch>=2.10'") from error
+    if not hasattr(torch, "__version__"):
+        found = ", ".join(torch.__path__)
+        raise ImportError(f"lowbit needs PyTorch, but here torch is only the folder {found}; run: pip install 'torch>=2.10'")
     version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
     if version < OLDEST_TORCH:
         raise ImportError(f"lowbit needs torch 2.10 or newer, but this is torch {torch.__version__}; run: pip install -U torch")

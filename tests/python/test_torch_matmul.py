@@ -1,10 +1,10 @@
 """lowbit.matmul, on every device: over formats, types and shapes, against decoded weights in float64, and exact integers."""
 
 import pytest
-from torch.nn import functional
 
 from torch_cases import FLOATS, FORMATS, GGML, assert_product, lowbit, normal, on_devices, same_bits, torch
 
+functional = torch.nn.functional
 # tokens before the last dimension, outputs, inputs
 SHAPES = [((1,), 64, 256), ((2, 3), 67, 512), ((), 16, 256), ((17,), 130, 1024)]
 RAGGED = [((3,), 7, 33), ((2, 2), 17, 200), ((5,), 1, 127), ((1,), 33, 1)]

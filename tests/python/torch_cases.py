@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _find_package():
     """The package of the checkout over the libraries of the release build, unless one is installed or named."""
-    if importlib.util.find_spec("torch") is None:
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.origin is None:  # no origin: the folder torch/ of this checkout, which Python takes for a package
         pytest.skip("torch is not installed here (scripts/setup.sh python gets it from PyPI)", allow_module_level=True)
     if "LOWBIT_LIBRARY_DIR" not in os.environ and importlib.util.find_spec("lowbit") is None:
         build = ROOT / "build" / "release"
