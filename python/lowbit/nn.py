@@ -80,15 +80,20 @@ class QuantizedWeight(nn.Module):
 
     def product(self, x: torch.Tensor, bias: torch.Tensor | None, activation_format: str | None) -> torch.Tensor:
         """x [..., K] . weight^T + bias: lowbit.matmul without the way through a QTensor, for every forward."""
+        # The buffers themselves: as attributes, each costs a microsecond to look up.
+        codes, scales, zeros, tensor_scale, packed = self._buffers.values()
         rows, columns = self.shape
         return product(
             x,
-            self._held(),
+            codes if packed is None else packed,
             bias,
+            None,
+            None,
+            None,
+            scales,
+            zeros,
+            tensor_scale,
             weight_format=self.format,
-            weight_scales=self.scales,
-            weight_zeros=self.zero_points,
-            weight_tensor_scale=self.tensor_scale,
             weight_layout=self.layout,
             rows=rows,
             columns=columns,

@@ -201,6 +201,14 @@ def test_compile_a_model(device, scheme):
             assert torch.allclose(compiled(x), model(x), rtol=1e-4, atol=1e-4)
 
 
+def test_export_a_model():
+    model = nn.Sequential(linear(256, 64), nn.ReLU(), linear(64, 8))
+    lowbit.quantize_(model, "w4a16")
+    exported = torch.export.export(model, (normal(4, 256),), dynamic_shapes=({0: torch.export.Dim("tokens")},))
+    x = normal(7, 256)
+    assert same_bits(exported.module()(x), model(x))
+
+
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
