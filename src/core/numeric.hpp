@@ -90,32 +90,25 @@ template <int Exponent, int Mantissa, int Bias, int Largest>
 struct SmallFloat {
     static constexpr int sign_bit = 1 << (Exponent + Mantissa);
 
+    // The code in the place of fp32's exponent and mantissa is the number but for the difference of the biases, subnormal numbers included.
     LOWBIT_HOST_DEVICE static float decode(unsigned code) {
-        const int exponent = int(code) >> Mantissa & ((1 << Exponent) - 1);
-        const int mantissa = int(code) & ((1 << Mantissa) - 1);
-        const float smallest = bits_to_float(uint32_t(127 + 1 - Bias - Mantissa) << 23);  // 2^(1 - Bias - Mantissa)
-        const float magnitude = exponent == 0
-                                    ? float(mantissa) * smallest
-                                    : bits_to_float(uint32_t(exponent + 127 - Bias) << 23 | uint32_t(mantissa) << (23 - Mantissa));
-        return code & sign_bit ? -magnitude : magnitude;
+        const uint32_t magnitude = uint32_t(code) & uint32_t(sign_bit - 1);
+        const float value = bits_to_float(magnitude << (23 - Mantissa)) * bits_to_float(uint32_t(127 + 127 - Bias) << 23);
+        return code & unsigned(sign_bit) ? -value : value;
     }
 
     // Rounds to nearest even; beyond the largest number, infinity included, saturates. NaN is the caller's business.
     LOWBIT_HOST_DEVICE static unsigned encode(float value) {
-        const uint32_t bits = float_to_bits(value);
-        const unsigned sign = bits >> 31 ? sign_bit : 0;
-        const uint32_t magnitude = bits & 0x7fffffffu;
-        const int exponent = int(magnitude >> 23) - 127;
-        if (exponent < -Bias - Mantissa) return sign;  // below half of the smallest number
-        // The significand with its hidden one, and how many of its low bits the narrow type does not keep.
-        const uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
-        const int below_normal = exponent < 1 - Bias ? 1 - Bias - exponent : 0;
-        const int dropped = 23 - Mantissa + below_normal;
-        const uint32_t kept = significand >> dropped, rest = significand & ((1u << dropped) - 1), half = 1u << (dropped - 1);
-        const uint32_t rounded = kept + (rest > half || (rest == half && (kept & 1)));
+        const uint32_t bits = float_to_bits(value), magnitude = bits & 0x7fffffffu;
+        // Below the normal numbers, codes count in steps of 2^(1 - Bias - Mantissa), and the fp32 adder rounds to one next to 2^23 of them.
+        constexpr uint32_t steps = uint32_t(127 + 1 - Bias - Mantissa + 23) << 23, smallest_normal = uint32_t(127 + 1 - Bias) << 23;
+        const uint32_t below_normal = float_to_bits(sum(bits_to_float(magnitude), bits_to_float(steps))) - steps;
         // A carry out of the mantissa moves into the exponent by itself.
-        const uint32_t code = below_normal ? rounded : (uint32_t(exponent + Bias - 1) << Mantissa) + rounded;
-        return sign | (code > uint32_t(Largest) ? unsigned(Largest) : code);
+        constexpr int dropped = 23 - Mantissa;
+        const uint32_t rounded = magnitude + ((1u << (dropped - 1)) - 1) + (magnitude >> dropped & 1);
+        const uint32_t normal = (rounded >> dropped) - (uint32_t(127 - Bias) << Mantissa);
+        const uint32_t code = magnitude < smallest_normal ? below_normal : normal;
+        return (bits >> 31 ? unsigned(sign_bit) : 0u) | (code > uint32_t(Largest) ? unsigned(Largest) : code);
     }
 };
 

@@ -61,26 +61,22 @@ template <int Count>
 LOWBIT_HOST_DEVICE inline void apply_scales(const core::QuantizedView& view, int64_t row, int64_t column, int valid,
                                             float (&values)[Count]) {
     const int64_t span = scale_span(view.format, view.columns);
-    const int64_t into_group = column - quotient(column, span) * span;
     int64_t index = scale_index(view.format, row, column, view.columns);
-    float scale = scale_at(view, index);
-    int zero_point = zero_point_at(view, index);
-    if (into_group + valid <= span) {  // nearly always: one group covers all of them
+    int64_t end = span - (column - quotient(column, span) * span);  // of the group among these values
+    const float scale = scale_at(view, index);
+    const int zero_point = zero_point_at(view, index);
+    if (end >= valid) {  // nearly always: one group covers all of them
         LOWBIT_UNROLL
         for (int i = 0; i < Count; ++i) values[i] = scaled(values[i], zero_point, scale);
         return;
     }
-    int64_t left = span - into_group;  // values until the next group begins
-    LOWBIT_UNROLL
-    for (int i = 0; i < Count; ++i) {
-        if (left == 0 && i < valid) {
-            left = span;
-            ++index;
-            scale = scale_at(view, index);
-            zero_point = zero_point_at(view, index);
-        }
-        --left;
-        values[i] = scaled(values[i], zero_point, scale);
+    LOWBIT_ROLLED
+    for (int64_t begin = 0; begin < valid; begin = end, end += span, ++index) {
+        const float group_scale = scale_at(view, index);
+        const int group_zero_point = zero_point_at(view, index);
+        LOWBIT_UNROLL
+        for (int i = 0; i < Count; ++i)
+            if (i >= begin && i < end) values[i] = scaled(values[i], group_zero_point, group_scale);
     }
 }
 

@@ -43,7 +43,7 @@ std::optional<AlignedRows> aligned_rows(Arithmetic arithmetic, const Operand& op
         rows.data = view.codes;
         rows.stride = view.row_bytes();
     }
-    if (!is_aligned(rows.data, rows.stride, rows.rows)) return std::nullopt;
+    if (!is_aligned(rows.data, rows.stride, rows.rows) || rows.bytes % 16 != 0) return std::nullopt;
     return rows;
 }
 
@@ -88,6 +88,7 @@ Scaling scaling_of(Arithmetic arithmetic, const Operand& operand, bool raw) {
 
 std::string reason_against_tokens(Arithmetic arithmetic, const MatmulProblem& problem) {
     const Operand& x = problem.x;
+    if (is_floating(arithmetic) && problem.raw_integers()) return "y is int32, the raw product of integers";
     if (!is_floating(arithmetic)) return is_integer_operand(x, false) ? "" : "x has no integer codes";
     if (!x.is_quantized) return x.tensor.element == element_of(arithmetic) ? "" : core::join("x is ", core::element_name(x.tensor.element));
     if (arithmetic == Arithmetic::bf16) return "x is quantized: its codes go through fp16";
@@ -210,7 +211,7 @@ Plan make_plan(Arithmetic arithmetic, WeightSource source, const MatmulProblem& 
         plan.prepare_tokens = true;
         plan.token_pitch = core::ceil_div(problem.k(), 16) * (value_bits(arithmetic) * 2);
         plan.tokens_at = plan.reserve(core::checked_multiply(problem.m(), plan.token_pitch, "workspace"));
-        plan.args.tokens = {nullptr, plan.token_pitch, problem.m(), problem.k() * value_bits(arithmetic) / 8};
+        plan.args.tokens = {nullptr, plan.token_pitch, problem.m(), plan.token_pitch};
     }
     plan.tile = plan.runner.choose({problem.m(), problem.n(), plan.args.k_blocks}, problem.context->device_index);
     plan.args.splits = plan.tile.splits;

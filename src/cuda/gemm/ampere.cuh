@@ -94,15 +94,11 @@ public:
     __device__ int warp_token() const { return warp_token_; }
     __device__ int warp_depth() const { return warp_depth_; }
 
-    // Multiplies the k block of this warp in a stage; `meanwhile` is called once after every step.
+    // Multiplies the k block of this warp in a stage; `meanwhile` is called once for every step, for work to be strewn between them.
     template <class Meanwhile>
     __device__ void multiply(const uint8_t* stage, int first_block, const Meanwhile& meanwhile) {
         const int block = first_block + warp_depth_;
-        if (Shape::WarpDepth > 1 && block >= args_.k_blocks) {
-#pragma unroll
-            for (int step = 0; step < steps_per_block; ++step) meanwhile(step);
-            return;
-        }
+        if (Shape::WarpDepth > 1 && block >= args_.k_blocks) return;
         const uint8_t* weight = stage + warp_depth_ * (C::weight_bytes + C::token_bytes);
         const uint8_t* tokens = weight + C::weight_bytes;
         typename Source::Fragments kept[Shape::row_fragments];
@@ -112,29 +108,23 @@ public:
             constexpr int block_values = steps_per_block * Mma::values_per_step;
             const int first = block * block_values;
             enter_group(first);
-            if (group_end_ >= first + block_values) {  // nearly always: no group ends inside of the block
+            if (group_end_ < first + block_values) return multiply_short_groups(weight, tokens, kept, first, meanwhile);
+        }
+        // The fragments of a step are loaded while the one before is multiplied.
+        Operands operands[2];
+        load(operands[0], weight, tokens, kept, 0);
 #pragma unroll
-                for (int step = 0; step < steps_per_block; ++step) multiply_step(weight, tokens, kept, step), meanwhile(step);
-                return;
-            }
-            int step = 0;
-            do {
-                const int end = group_end_ >= first + block_values ? steps_per_block : (group_end_ - first) / Mma::values_per_step;
-#pragma unroll
-                for (int s = 0; s < steps_per_block; ++s)
-                    if (s >= step && s < end) multiply_step(weight, tokens, kept, s), meanwhile(s);
-                step = end;
-                if (step < steps_per_block) enter_group(first + step * Mma::values_per_step);
-            } while (step < steps_per_block);
-        } else {
-#pragma unroll
-            for (int step = 0; step < steps_per_block; ++step) multiply_step(weight, tokens, kept, step), meanwhile(step);
+        for (int step = 0; step < steps_per_block; ++step) {
+            if (step + 1 < steps_per_block) load(operands[(step + 1) % 2], weight, tokens, kept, step + 1);
+            meanwhile(step);
+            multiply_step(operands[step % 2]);
         }
     }
 
     // After the last step.
     __device__ void close() {
-        if constexpr (C::Grouped) close_group();
+        if constexpr (C::Grouped)
+            if (group_begin_ >= 0) close_group();  // a warp may have had nothing to do
     }
 
     // Into [token][row] of the results of this warp's tokens; those of several depths one after the other.
@@ -154,16 +144,44 @@ public:
     }
 
 private:
-    __device__ void multiply_step(const uint8_t* weight, const uint8_t* tokens,
-                                  const typename Source::Fragments (&kept)[Shape::row_fragments], int step) {
-        uint32_t b[Shape::token_fragments][2];
-        load_tokens(b, tokens, step);
+    struct Operands {
+        uint32_t a[Shape::row_fragments][4], b[Shape::token_fragments][2];
+    };
+
+    __device__ void load(Operands& operands, const uint8_t* weight, const uint8_t* tokens,
+                         const typename Source::Fragments (&kept)[Shape::row_fragments], int step) const {
+        load_tokens(operands.b, tokens, step);
 #pragma unroll
-        for (int i = 0; i < Shape::row_fragments; ++i) {
-            uint32_t a[4];
-            Source::template load<Mma>(a, kept[i], group_[i], weight, warp_row_ * Shape::rows_per_warp + 16 * i, step);
+        for (int i = 0; i < Shape::row_fragments; ++i)
+            Source::template load<Mma>(operands.a[i], kept[i], group_[i], weight, warp_row_ * Shape::rows_per_warp + 16 * i, step);
+    }
+
+    __device__ void multiply_step(const Operands& operands) {
 #pragma unroll
-            for (int j = 0; j < Shape::token_fragments; ++j) Mma::multiply(parts_[i][j], a, b[j]);
+        for (int i = 0; i < Shape::row_fragments; ++i)
+#pragma unroll
+            for (int j = 0; j < Shape::token_fragments; ++j) Mma::multiply(parts_[i][j], operands.a[i], operands.b[j]);
+    }
+
+    // A block in which groups end.
+    template <class Meanwhile>
+    __device__ void multiply_short_groups(const uint8_t* weight, const uint8_t* tokens,
+                                          const typename Source::Fragments (&kept)[Shape::row_fragments], int first,
+                                          const Meanwhile& meanwhile) {
+#pragma unroll
+        for (int step = 0; step < steps_per_block; ++step) meanwhile(step);
+        for (int step = 0; step < steps_per_block;) {
+            enter_group(first + step * Mma::values_per_step);
+            const int left = group_end_ - first;
+            const int end = left >= steps_per_block * Mma::values_per_step ? steps_per_block : left / Mma::values_per_step;
+#pragma unroll
+            for (int s = 0; s < steps_per_block; ++s) {
+                if (s < step || s >= end) continue;
+                Operands operands;
+                load(operands, weight, tokens, kept, s);
+                multiply_step(operands);
+            }
+            step = end;
         }
     }
 
@@ -267,20 +285,18 @@ class StageCopier {
 
 public:
     __device__ StageCopier(const AmpereArgs& args, const typename C::Source::Args& weight, const WorkItem<C>& work)
-        : k_blocks_(int(args.k_blocks)), rows_(weight, work.first_row), tokens_(args.tokens, work.first_token) {}
+        : rows_(weight, work.first_row), tokens_(args.tokens, work.first_token) {}
 
     __device__ void copy(uint8_t* stage, int first_block, int part) const {
 #pragma unroll
         for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
             uint8_t* place = stage + depth * (C::weight_bytes + C::token_bytes);
-            if (Shape::WarpDepth > 1 && first_block + depth >= k_blocks_) break;
             rows_.copy(place, first_block + depth, part);
             tokens_.copy(place + C::weight_bytes, first_block + depth, part);
         }
     }
 
 private:
-    int k_blocks_;
     typename C::Source::template Copier<Shape::Rows, Shape::threads, typename C::Mma> rows_;
     RowsCopier<Shape::Tokens, Shape::threads> tokens_;
 };
@@ -318,17 +334,24 @@ __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultipro
     for (int i = 0; i < Shape::Stages - 1; ++i) {
 #pragma unroll
         for (int part = 0; part < copy_parts; ++part)
-            if (i < work.stages) copier.copy(shared + i * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, part);
+            copier.copy(shared + i * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, part);
         ptx::commit_copies();
     }
     int stage = 0, next = Shape::Stages - 1;  // places in the ring
     for (int i = 0; i < work.stages; ++i) {
         ptx::wait_for_copies<Shape::Stages - 2>();
         __syncthreads();  // the stage is there, and everybody has left the one that is filled next
-        const bool more = i + Shape::Stages - 1 < work.stages;
-        sums.multiply(shared + stage * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, [&](int part) {
-            if (more) copier.copy(shared + next * C::stage_bytes, (work.first_stage + i + Shape::Stages - 1) * Shape::WarpDepth, part);
-        });
+        // What lies beyond the last stage is filled with zeros, or with what another block needs; nobody reads it.
+        const auto copy = [&](int part) {
+            copier.copy(shared + next * C::stage_bytes, (work.first_stage + i + Shape::Stages - 1) * Shape::WarpDepth, part);
+        };
+        if constexpr (Shape::WarpDepth > 1) {  // few tokens: the sooner the weight is asked for, the better
+#pragma unroll
+            for (int part = 0; part < copy_parts; ++part) copy(part);
+            sums.multiply(shared + stage * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, [](int) {});
+        } else {
+            sums.multiply(shared + stage * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, copy);
+        }
         ptx::commit_copies();
         stage = stage + 1 == Shape::Stages ? 0 : stage + 1;
         next = next + 1 == Shape::Stages ? 0 : next + 1;

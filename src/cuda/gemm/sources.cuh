@@ -16,7 +16,7 @@ constexpr int block_bytes = 128, steps_per_block = 4;
 
 __device__ inline int swizzled(int row, int chunk) { return row * block_bytes + (chunk ^ (row & 7)) * 16; }
 
-// Plain rows of bytes, each aligned to 16.
+// Plain rows of bytes, each aligned to 16 and of whole 16 bytes.
 struct AlignedRows {
     const uint8_t* data = nullptr;
     int64_t stride = 0;  // bytes from row to row
@@ -26,7 +26,7 @@ struct AlignedRows {
 constexpr int copy_parts = steps_per_block;
 
 // Copies `Rows` rows. A thread has one chunk of every Threads / 8-th row: its addresses differ by constants from row to row, and only the
-// first is kept. Rows beyond the matrix are filled with zeros.
+// first is kept. What lies beyond the matrix becomes 0.
 template <int Rows, int Threads>
 class RowsCopier {
     static constexpr int rows_at_once = Threads / 8, count = (Rows + rows_at_once - 1) / rows_at_once;
@@ -37,24 +37,25 @@ public:
         const int row = threadIdx.x / 8, chunk = threadIdx.x % 8;
         from_ = matrix.data + (first_row + row) * matrix.stride + chunk * 16;
         step_ = matrix.stride * rows_at_once;
-        left_ = int(smaller(matrix.bytes - chunk * 16, INT32_MAX));
+        blocks_ = int((matrix.bytes - chunk * 16 + block_bytes - 1) / block_bytes);
         rows_left_ = int(smaller(matrix.rows - first_row, Rows)) - row;
         to_ = swizzled(row, chunk);
+        ptx::hold(from_), ptx::hold(blocks_), ptx::hold(rows_left_), ptx::hold(to_);
     }
 
     __device__ void copy(uint8_t* stage, int block, int part) const {
-        const int left = left_ - block * block_bytes, valid = left >= 16 ? 16 : left > 0 ? left : 0;
         const uint8_t* from = from_ + int64_t(block) * block_bytes;
 #pragma unroll
         for (int i = 0; i < count; ++i)
             if (i * copy_parts / count == part && (Rows % rows_at_once == 0 || threadIdx.x / 8 < Rows - i * rows_at_once))
-                ptx::copy_16(stage + to_ + i * rows_at_once * block_bytes, from + i * step_, rows_left_ > i * rows_at_once ? valid : 0);
+                ptx::copy_16(stage + to_ + i * rows_at_once * block_bytes, from + i * step_,
+                             block < blocks_ && rows_left_ > i * rows_at_once);
     }
 
 private:
     const uint8_t* from_;
     int64_t step_;
-    int left_;       // bytes of the row from this thread's chunk of block 0 on
+    int blocks_;     // k blocks in which this thread's chunk lies inside of the row
     int rows_left_;  // rows of the matrix from this thread's first one on
     int to_;
 };
@@ -132,7 +133,7 @@ struct DecodedSource {
 
         __device__ void copy(uint8_t* stage, int block, int part) const {
             constexpr int values_per_block = Mma::values_per_step * steps_per_block, runs = values_per_block / 16, chunks = 8 / runs;
-            if (part != 0) return;
+            if (part != 0 || int64_t(block) * values_per_block >= args.matrix.columns) return;
 #pragma unroll 1
             for (int index = threadIdx.x; index < Rows * runs; index += Threads) {
                 const int row = index / runs, chunk = index % runs * chunks;
@@ -175,19 +176,22 @@ struct TilesSource {
             from_ = args.codes + tile * args.atoms * 512 + threadIdx.x % 32 * 16;
             step_ = args.atoms * 512 * (Threads / 32);
             tiles_left_ = int(smaller(args.tiles - tile, INT32_MAX));
+            atoms_ = int(args.atoms);
+            ptx::hold(from_), ptx::hold(tiles_left_);
         }
         __device__ void copy(uint8_t* stage, int block, int part) const {
             const uint8_t* from = from_ + int64_t(block) * 512;
 #pragma unroll
             for (int i = 0; i < count; ++i)
                 if (i * copy_parts / count == part && (chunks % Threads == 0 || int(threadIdx.x) < chunks - i * Threads))
-                    ptx::copy_16(stage + (i * Threads + threadIdx.x) * 16, from + i * step_, tiles_left_ > i * (Threads / 32) ? 16 : 0);
+                    ptx::copy_16(stage + (i * Threads + threadIdx.x) * 16, from + i * step_,
+                                 block < atoms_ && tiles_left_ > i * (Threads / 32));
         }
 
     private:
         const uint8_t* from_;
         int64_t step_;
-        int tiles_left_;
+        int tiles_left_, atoms_;
     };
     __device__ static void open_group(Group& group, const GroupScales& scales, int64_t row, int64_t below, int which) {
         Decoder::open_group(group, scales, row, below, which);

@@ -6,21 +6,30 @@ namespace lowbit::cuda::ptx {
 
 __device__ inline uint32_t shared_address(const void* pointer) { return uint32_t(__cvta_generic_to_shared(pointer)); }
 
-// 16 bytes from global to shared memory, both aligned to 16; only the first `valid` are read, the rest become 0. From sm_80 on the copy
+// 16 bytes from global to shared memory, both aligned to 16; zeros instead, and nothing read, where `valid` is false. From sm_80 on the copy
 // runs on its own, until a wait; before, it is complete on return.
-__device__ inline void copy_16(void* shared, const void* global, int valid) {
+__device__ inline void copy_16(void* shared, const void* global, bool valid) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(valid) : "memory");
+    asm volatile(
+        "{\n"
+        "  .reg .pred ignored;\n"
+        "  setp.eq.u32 ignored, %2, 0;\n"
+        "  cp.async.cg.shared.global [%0], [%1], 16, ignored;\n"
+        "}" ::"r"(shared_address(shared)),
+        "l"(global), "r"(uint32_t(valid))
+        : "memory");
 #else
-    uint4 value = make_uint4(0, 0, 0, 0);
-    if (valid == 16) {
-        value = *static_cast<const uint4*>(global);
-    } else {
-        auto* bytes = reinterpret_cast<uint8_t*>(&value);
-        for (int i = 0; i < valid; ++i) bytes[i] = static_cast<const uint8_t*>(global)[i];
-    }
-    *static_cast<uint4*>(shared) = value;
+    *static_cast<uint4*>(shared) = valid ? *static_cast<const uint4*>(global) : make_uint4(0, 0, 0, 0);
 #endif
+}
+
+// Keeps a number in its register: the compiler would rather compute an address anew at every use than hold it.
+template <class Number>
+__device__ inline void hold(Number& number) {
+    if constexpr (sizeof(Number) == 8)
+        asm volatile("" : "+l"(number));
+    else
+        asm volatile("" : "+r"(number));
 }
 
 // Closes a group of copies: all that this thread has asked for since the last one.

@@ -10,28 +10,14 @@ namespace lowbit::cuda {
 
 constexpr int encode_threads = 256;
 
-// The scale that holds from some column of a row on, and for how many values.
+// What the codes of one group are computed with.
 struct ScaleInForce {
-    int64_t index, left;
     float scale;
     bool usable;
     int zero_point;
 
-    LOWBIT_HOST_DEVICE ScaleInForce(const core::QuantizedView& result, int64_t row, int64_t column) {
-        const int64_t span = scale_span(result.format, result.columns);
-        left = span - (column - quotient(column, span) * span);
-        take(result, scale_index(result.format, row, column, result.columns));
-    }
-    LOWBIT_HOST_DEVICE void advance(const core::QuantizedView& result) {
-        if (left > 0) return;
-        left = scale_span(result.format, result.columns);
-        take(result, index + 1);
-    }
-    LOWBIT_HOST_DEVICE void take(const core::QuantizedView& result, int64_t at) {
-        index = at;
-        scale = scale_at(result, index);
-        usable = reference::is_usable_scale(scale);
-        zero_point = zero_point_at(result, index);
+    LOWBIT_HOST_DEVICE ScaleInForce(const core::QuantizedView& result, int64_t index)
+        : scale(scale_at(result, index)), usable(reference::is_usable_scale(scale)), zero_point(zero_point_at(result, index)) {
         // A caller's zero point may be any byte; the codes of uint4 end at 15. Whoever meets one stores what it is taken for.
         if (result.format.element == Element::uint4 && zero_point > 15) zero_point = result.zero_points[index] = 15;
     }
@@ -58,14 +44,18 @@ LOWBIT_HOST_DEVICE inline void store_codes(uint8_t* to, int valid, const uint32_
 template <Element element>
 LOWBIT_HOST_DEVICE inline void encode_unit_as(const core::QuantizedView& result, int64_t row, int64_t column, int valid,
                                               const float (&values)[unit_values], uint32_t (&codes)[unit_values]) {
-    ScaleInForce in_force(result, row, column);
     LOWBIT_UNROLL
-    for (int i = 0; i < unit_values; ++i) {
-        codes[i] = 0;
-        if (i >= valid) continue;
-        in_force.advance(result);
-        --in_force.left;
-        codes[i] = reference::encode_value(element, values[i], in_force.scale, in_force.usable, in_force.zero_point);
+    for (int i = 0; i < unit_values; ++i) codes[i] = 0;
+    const int64_t span = scale_span(result.format, result.columns);
+    int64_t index = scale_index(result.format, row, column, result.columns);
+    int64_t end = span - (column - quotient(column, span) * span);  // of the group in this unit
+    LOWBIT_ROLLED
+    for (int64_t begin = 0; begin < valid; begin = end, end += span, ++index) {
+        const ScaleInForce in_force(result, index);
+        LOWBIT_UNROLL
+        for (int i = 0; i < unit_values; ++i)
+            if (i >= begin && i < smaller(end, valid))
+                codes[i] = reference::encode_value(element, values[i], in_force.scale, in_force.usable, in_force.zero_point);
     }
 }
 

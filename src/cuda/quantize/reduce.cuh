@@ -28,6 +28,29 @@ __device__ inline double warp_sum_pairwise(double sum) {
     return sum;
 }
 
+// Of numbers without sign, as their bits.
+__device__ inline uint32_t warp_largest(uint32_t bits) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(all_lanes, bits);
+#else
+#pragma unroll
+    for (int distance = warp_size / 2; distance > 0; distance /= 2) {
+        const uint32_t other = __shfl_xor_sync(all_lanes, bits, distance);
+        bits = other > bits ? other : bits;
+    }
+    return bits;
+#endif
+}
+
+// Of `lanes` neighbouring lanes, a power of two.
+__device__ inline uint32_t group_largest(uint32_t bits, int lanes) {
+    for (int distance = 1; distance < lanes; distance *= 2) {
+        const uint32_t other = __shfl_xor_sync(all_lanes, bits, distance);
+        bits = other > bits ? other : bits;
+    }
+    return bits;
+}
+
 __device__ inline int64_t warp_sum(int64_t count) {
 #pragma unroll
     for (int distance = warp_size / 2; distance > 0; distance /= 2) count += __shfl_xor_sync(all_lanes, count, distance);

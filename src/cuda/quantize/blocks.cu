@@ -1,0 +1,249 @@
+// q4_0, q8_0 and q8_1. Four lanes of a warp hold the 32 values of a block; a warp has some neighbouring blocks, so that what it reads and
+// what it writes is each one run of bytes.
+#include "cuda/quantize/division.cuh"
+#include "cuda/quantize/fast.hpp"
+#include "cuda/quantize/launcher.cuh"
+#include "cuda/quantize/requirements.hpp"
+#include "cuda/quantize/stage.cuh"
+#include "cuda/quantize/unit_codes.cuh"
+#include "cuda/quantize/unit_values.cuh"
+#include "reference/ggml_simple.hpp"
+
+namespace lowbit::cuda {
+namespace {
+
+using reference::ggml::Q4_0;
+using reference::ggml::Q8_0;
+using reference::ggml::Q8_1;
+
+constexpr int block_threads = 256;
+constexpr int block_warps = block_threads / warp_size;
+constexpr int block_lanes = 4;  // of a block of 32 values
+constexpr int most_units = 4;   // per thread
+
+struct BlocksArguments {
+    const void* plain_in;  // of quantize
+    void* plain_out;       // of dequantize
+    uint8_t* blocks;
+    uint32_t units;
+    Element element;
+};
+
+// Where a thread stands: its units are first, first + 32, ...; the blocks of its warp begin at `bytes` of the plane.
+template <class Block, int Units>
+struct BlockPosition {
+    int lane;
+    uint32_t first;
+    int64_t bytes;
+    int warp_bytes;  // of the blocks of this warp that exist
+
+    __device__ explicit BlockPosition(uint32_t units) : lane(int(threadIdx.x) % warp_size) {
+        const uint32_t warp_first = (blockIdx.x * block_warps + threadIdx.x / warp_size) * (warp_size * Units);
+        first = warp_first + uint32_t(lane);
+        bytes = int64_t(warp_first / block_lanes) * Block::bytes;
+        const int64_t existing = int64_t(units) - int64_t(warp_first);
+        warp_bytes = int(smaller(existing > 0 ? existing : 0, warp_size * Units)) / block_lanes * Block::bytes;
+    }
+    // The thread's block of its i-th unit, counted in the warp.
+    __device__ int block(int i) const { return (i * warp_size + lane) / block_lanes; }
+    __device__ int quarter() const { return lane % block_lanes; }
+};
+
+// round(x * inverse), halves away from zero, in the bytes of two words.
+template <Element Input>
+__device__ inline void encode_q8(const PlainUnit<Input>& x, bool ordinary, float inverse, uint32_t (&bytes)[2]) {
+    if (ordinary) {  // the product lies between -127.5 and 127.5; what is cut off cannot pass an integer
+        uint32_t codes[unit_values];
+#pragma unroll
+        for (int i = 0; i < unit_values; ++i) {
+            const float product = core::product(x.value(i), inverse);
+            codes[i] = uint32_t(int(__fadd_rz(product, with_sign_of(0.5f, product))));
+        }
+        bytes[0] = low_bytes(codes[0], codes[1], codes[2], codes[3]);
+        bytes[1] = low_bytes(codes[4], codes[5], codes[6], codes[7]);
+        return;
+    }
+    PlainUnit<Input> left = x;
+    bytes[0] = bytes[1] = 0;
+#pragma unroll 1
+    for (int i = 0; i < unit_values; ++i, left.drop_first()) {
+        const int code = reference::ggml::round_half_away_between(core::product(left.value(0), inverse), -128, 127);
+        bytes[0] = bytes[0] >> 8 | bytes[1] << 24;
+        bytes[1] = bytes[1] >> 8 | uint32_t(code) << 24;
+    }
+}
+
+__device__ inline int sum_of_bytes(uint32_t bytes) {
+    return int(int8_t(bytes)) + int(int8_t(bytes >> 8)) + int(int8_t(bytes >> 16)) + int(int8_t(bytes >> 24));
+}
+
+template <class Block, Element Input>
+__device__ inline void quantize_q8(const PlainUnit<Input>& x, int quarter, uint8_t* to) {
+    const uint32_t bits = x.largest_bits();
+    const float largest = core::bits_to_float(group_largest(core::float_to_bits(x.largest_number(bits)), block_lanes));
+    const float scale = core::divide(largest, 127.0f);
+    const float inverse = reference::ggml::inverse_or_zero(scale);
+    uint32_t bytes[2];
+    encode_q8(x, Divisor::covers_divisor(scale) && bits < PlainUnit<Input>::extraordinary_bits, inverse, bytes);
+    stage_word(to + Block::codes + unit_values * quarter, bytes[0]);
+    stage_word(to + Block::codes + unit_values * quarter + 4, bytes[1]);
+    if constexpr (Block::bytes == Q8_1::bytes) {
+        int sum = sum_of_bytes(bytes[0]) + sum_of_bytes(bytes[1]);
+        sum += __shfl_xor_sync(all_lanes, sum, 1);
+        sum += __shfl_xor_sync(all_lanes, sum, 2);
+        if (quarter == 1) stage_half(to + Q8_1::sum, core::float_to_fp16(core::multiply(scale, float(sum))));
+    }
+    if (quarter == 0) stage_half(to + Block::scale, core::float_to_fp16(scale));
+}
+
+// The value of largest magnitude with its sign, the first of equals; 0 where there is none but zeros and NaN.
+template <Element Input>
+__device__ inline float signed_largest(const PlainUnit<Input>& x, uint32_t bits, int quarter) {
+    const float largest = core::bits_to_float(group_largest(core::float_to_bits(x.largest_number(bits)), block_lanes));
+    uint32_t place = ~0u;  // of the first of equals, with its sign in the lowest bit
+#pragma unroll
+    for (int i = unit_values - 1; i >= 0; --i) {
+        const float value = x.value(i);
+        if (fabsf(value) == largest) place = uint32_t(quarter * unit_values + i) << 1 | core::float_to_bits(value) >> 31;
+    }
+#pragma unroll
+    for (int distance = 1; distance < block_lanes; distance *= 2) {
+        const uint32_t other = __shfl_xor_sync(all_lanes, place, distance);
+        place = other < place ? other : place;
+    }
+    return largest == 0.0f ? 0.0f : place & 1 ? -largest : largest;
+}
+
+template <Element Input>
+__device__ inline void quantize_q4_0(const PlainUnit<Input>& x, int quarter, uint8_t* to) {
+    const uint32_t bits = x.largest_bits();
+    const float scale = core::divide(signed_largest(x, bits, quarter), -8.0f);
+    const float inverse = reference::ggml::inverse_or_zero(scale);
+    uint32_t bytes[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < unit_values; ++i) {
+        const float value = core::sum(core::product(x.value(i), inverse), 8.5f);
+        bytes[i / 4] |= uint32_t(reference::ggml::truncate_between(value, 0, 15)) << (8 * (i % 4));
+    }
+    // Values 16 .. 31 go into the high nibbles of values 0 .. 15: from lanes 2 and 3 to lanes 0 and 1.
+    bytes[0] |= __shfl_xor_sync(all_lanes, bytes[0], 2) << 4;
+    bytes[1] |= __shfl_xor_sync(all_lanes, bytes[1], 2) << 4;
+    if (quarter < 2) {
+        stage_word(to + Q4_0::nibbles + unit_values * quarter, bytes[0]);
+        stage_word(to + Q4_0::nibbles + unit_values * quarter + 4, bytes[1]);
+    }
+    if (quarter == 0) stage_half(to + Q4_0::scale, core::float_to_fp16(scale));
+}
+
+template <Element Input, class Block, int Units>
+__device__ inline void quantize_blocks_as(const BlocksArguments& arguments, uint8_t* stage) {
+    const BlockPosition<Block, Units> at(arguments.units);
+    PlainUnit<Input> x[Units];
+#pragma unroll
+    for (int i = 0; i < Units; ++i) {
+        const uint32_t unit = at.first + i * warp_size;
+        x[i] = unit < arguments.units ? PlainUnit<Input>::load(arguments.plain_in, unit) : PlainUnit<Input>::zeros();
+    }
+    // All lanes take part, those behind the end with zeros; what they stage is not copied.
+#pragma unroll
+    for (int i = 0; i < Units; ++i) {
+        uint8_t* to = stage + at.block(i) * Block::bytes;
+        if constexpr (Block::bytes == Q4_0::bytes)
+            quantize_q4_0(x[i], at.quarter(), to);
+        else
+            quantize_q8<Block>(x[i], at.quarter(), to);
+    }
+    copy_from_stage(stage, at.warp_bytes, arguments.blocks + at.bytes, at.lane);
+}
+
+// Eight values of a block in the stage.
+template <class Block>
+__device__ inline void decode_block_unit(const uint8_t* block, int quarter, float (&values)[unit_values]) {
+    const float scale = core::fp16_to_float(uint16_t(stage_half(block + Block::scale)));
+    if constexpr (Block::bytes == Q4_0::bytes) {
+        const uint8_t* from = block + Block::nibbles + unit_values * (quarter % 2);
+        const int shift = quarter < 2 ? 0 : 4;
+        const uint32_t bytes[2] = {stage_word(from) >> shift & 0x0f0f0f0fu, stage_word(from + 4) >> shift & 0x0f0f0f0fu};
+        decode_unit<Element::uint8>(bytes, 8, values);
+    } else {
+        const uint8_t* from = block + Block::codes + unit_values * quarter;
+        const uint32_t bytes[2] = {stage_word(from), stage_word(from + 4)};
+        decode_unit<Element::int8>(bytes, 0, values);
+    }
+#pragma unroll
+    for (int i = 0; i < unit_values; ++i) values[i] = core::product(values[i], scale);
+}
+
+template <Element Output, class Block, int Units>
+__device__ inline void dequantize_blocks_as(const BlocksArguments& arguments, uint8_t* stage) {
+    const BlockPosition<Block, Units> at(arguments.units);
+    copy_to_stage(arguments.blocks + at.bytes, at.warp_bytes, stage, at.lane);
+#pragma unroll
+    for (int i = 0; i < Units; ++i) {
+        const uint32_t unit = at.first + i * warp_size;
+        if (unit >= arguments.units) continue;
+        float values[unit_values];
+        decode_block_unit<Block>(stage + at.block(i) * Block::bytes, at.quarter(), values);
+        PlainUnit<Output>::of(values).store(arguments.plain_out, unit);
+    }
+}
+
+template <int Units>
+struct alignas(16) Stage {
+    uint8_t bytes[block_warps][Units * warp_size / block_lanes * Q8_1::bytes];
+};
+
+template <Element Plain, int Units, bool Encode>
+__global__ void __launch_bounds__(block_threads) convert_blocks(BlocksArguments arguments) {
+    __shared__ Stage<Units> stages;
+    uint8_t* stage = stages.bytes[threadIdx.x / warp_size];
+    const auto convert = [&]<class Block>() {
+        if constexpr (Encode)
+            quantize_blocks_as<Plain, Block, Units>(arguments, stage);
+        else
+            dequantize_blocks_as<Plain, Block, Units>(arguments, stage);
+    };
+    switch (arguments.element) {
+    case Element::q4_0: return convert.template operator()<Q4_0>();
+    case Element::q8_0: return convert.template operator()<Q8_0>();
+    default: return convert.template operator()<Q8_1>();
+    }
+}
+
+template <bool Encode, Element Plain>
+void run_with_plain(const core::Context& context, const BlocksArguments& arguments) {
+    constexpr uint32_t few_units = 1 << 18;
+    const bool thin = arguments.units <= few_units;
+    launch(Encode ? "quantize_blocks" : "dequantize_blocks",
+           thin ? convert_blocks<Plain, 1, Encode> : convert_blocks<Plain, most_units, Encode>,
+           {blocks_for(arguments.units, block_threads * (thin ? 1 : most_units)), block_threads}, context, arguments);
+}
+
+template <bool Encode>
+void run_blocks(const core::Context& context, const core::Tensor& plain, const core::QuantizedView& quantized) {
+    const BlocksArguments arguments{plain.data, plain.data, quantized.codes, uint32_t(plain.rows * (plain.columns / unit_values)),
+                                    quantized.format.element};
+    switch (plain.element) {
+    case Element::bf16: return run_with_plain<Encode, Element::bf16>(context, arguments);
+    case Element::fp16: return run_with_plain<Encode, Element::fp16>(context, arguments);
+    default: return run_with_plain<Encode, Element::fp32>(context, arguments);
+    }
+}
+
+std::string reason_against_blocks(const core::Tensor& plain, const core::QuantizedView& quantized) {
+    const Element element = quantized.format.element;
+    if (element != Element::q4_0 && element != Element::q8_0 && element != Element::q8_1) return "for q4_0, q8_0 and q8_1";
+    if (std::string reason = reason_against_dense(plain); !reason.empty()) return reason;
+    if (!is_aligned(quantized.codes, 16)) return "for blocks at a multiple of 16 bytes";
+    return "";
+}
+
+}  // namespace
+
+std::string supports_quantize_blocks(const core::QuantizeProblem& problem) { return reason_against_blocks(problem.x, problem.result); }
+void run_quantize_blocks(const core::QuantizeProblem& problem) { run_blocks<true>(*problem.context, problem.x, problem.result); }
+
+std::string supports_dequantize_blocks(const core::DequantizeProblem& problem) { return reason_against_blocks(problem.y, problem.x); }
+void run_dequantize_blocks(const core::DequantizeProblem& problem) { run_blocks<false>(*problem.context, problem.y, problem.x); }
+
+}  // namespace lowbit::cuda

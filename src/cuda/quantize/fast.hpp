@@ -1,0 +1,29 @@
+// Quantizers and dequantizers for aligned inputs, in one pass over memory. Each `supports` says in words why it cannot take a problem.
+#pragma once
+#include <string>
+
+#include "core/problem.hpp"
+
+namespace lowbit::cuda {
+
+// A block of threads per row, which keeps the row in registers between its maximum and its codes.
+std::string supports_quantize_row(const core::QuantizeProblem& problem);
+void run_quantize_row(const core::QuantizeProblem& problem);
+
+// A few lanes of a warp per group.
+std::string supports_quantize_group(const core::QuantizeProblem& problem);
+void run_quantize_group(const core::QuantizeProblem& problem);
+
+// q4_0, q8_0 and q8_1: four lanes per block.
+std::string supports_quantize_blocks(const core::QuantizeProblem& problem);
+void run_quantize_blocks(const core::QuantizeProblem& problem);
+
+// Scales that cover whole units: per tensor, row, or group of a multiple of eight.
+std::string supports_dequantize_units(const core::DequantizeProblem& problem);
+void run_dequantize_units(const core::DequantizeProblem& problem);
+
+// q4_0, q8_0 and q8_1.
+std::string supports_dequantize_blocks(const core::DequantizeProblem& problem);
+void run_dequantize_blocks(const core::DequantizeProblem& problem);
+
+}  // namespace lowbit::cuda
