@@ -195,3 +195,15 @@ def test_files_of_the_program(format, tmp_path):
     lowbit.save_file({"w": q}, tmp_path / "ours.safetensors")
     run("dequantize", tmp_path / "ours.safetensors", tmp_path / "back.safetensors")
     assert same_bits(lowbit.load_file(tmp_path / "back.safetensors")["w"], q.dequantize())
+
+    # A checkpoint that the program quantized is the state_dict of quantized layers.
+    from safetensors.torch import load_file
+
+    linear = torch.nn.Linear(256, 6, bias=False)
+    linear.weight.data.copy_(x)
+    lowbit.save_file({"0.weight": x}, tmp_path / "model.safetensors")
+    run("quantize", tmp_path / "model.safetensors", tmp_path / "layers.safetensors", "--format", format)
+    model = torch.nn.Sequential(lowbit.nn.QuantizedLinear(256, 6, bias=False, scheme=format))
+    model.load_state_dict(load_file(tmp_path / "layers.safetensors"))
+    tokens = normal(3, 256)
+    assert same_bits(model(tokens), lowbit.nn.QuantizedLinear.from_linear(linear, format)(tokens))
