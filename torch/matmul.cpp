@@ -59,10 +59,11 @@ public:
         const int64_t columns = stack.integer();
         args_.scale = float(stack.number());
         args_.output_scale = float(stack.number());
-        args_.activation = parse_activation(stack.text());
+        const std::string activation = stack.text();
         const std::optional<int32_t> dtype = stack.optional_dtype();
         quantize_x_ = stack.text();
 
+        args_.activation = parse_activation(activation);
         place_ = place_of(x_.planes.codes);
         require_place(verb, "weight", weight_.planes.codes, place_, "x");
         read_x(columns);

@@ -11,7 +11,8 @@ namespace lowbit_torch {
 
 using Tensor = torch::stable::Tensor;
 
-// Arguments are taken in the order of the schema, each once, and all before the first result is given.
+// Arguments are taken in the order of the schema, each once, and all before the first failure (what is not taken is not freed) and the
+// first result.
 class Stack {
 public:
     explicit Stack(StableIValue* values) : values_(values) {}
