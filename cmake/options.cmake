@@ -4,6 +4,7 @@ option(LOWBIT_PROGRAM "Build the lowbit program" ON)
 option(LOWBIT_EXAMPLES "Build the examples" ON)
 option(LOWBIT_TESTS "Build the tests" ON)
 option(LOWBIT_FUZZ "Build the fuzz targets (needs clang)" OFF)
+option(LOWBIT_TORCH "Build the PyTorch ops (needs a Python with torch >= 2.10)" OFF)
 option(LOWBIT_WERROR "Treat warnings as errors" ON)
 set(LOWBIT_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
 

@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 action=(-i)
 if [ "${1:-}" = --check ]; then action=(--dry-run -Werror); fi
-find include src tools tests examples bench -type f \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \) \
+find include src torch tools tests examples bench -type f \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \) \
     -print0 | xargs -0 -r clang-format "${action[@]}"

@@ -4,7 +4,7 @@
 #   build    the same and GoogleTest; goes on without the program's libraries where they cannot be had
 #   lint     the same and the linters
 #   fuzz     clang with its fuzzer
-#   python   an interpreter for tests/python; its path is left in build/python
+#   python   an interpreter for tests/python; its path is left in build/python, and whether it has torch (ON, OFF) in build/python-has-torch
 # As root it installs Debian packages; as anyone else it prints the command and stops. OFFLINE=1: it never installs anything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -82,6 +82,22 @@ imports() { "$1" -c "import $2" >/dev/null 2>&1; }
 needed_modules="pytest, numpy, ml_dtypes, safetensors"
 wished_modules="gguf, hypothesis"
 
+# Without importing it, which takes seconds.
+has_torch() {
+    "$1" -c 'import importlib.metadata, re
+version = importlib.metadata.version("torch")
+raise SystemExit(tuple(map(int, re.findall(r"[0-9]+", version)[:2])) < (2, 10))' >/dev/null 2>&1
+}
+
+# add_torch: torch and what builds the wheel, into .venv. Where there is no GPU, the CPU build is preferred: it is a tenth of the size.
+add_torch() {
+    if [ -n "${OFFLINE:-}" ]; then return 1; fi
+    say "getting torch for the tests of the PyTorch package (log: $log)"
+    local places=()
+    have_tool nvidia-smi || places=(--extra-index-url https://download.pytorch.org/whl/cpu)
+    .venv/bin/python -m pip install --disable-pip-version-check --timeout 60 --retries 0 "${places[@]}" -r tests/python/requirements-torch.txt >>"$log" 2>&1
+}
+
 # make_venv [beside]: .venv with the requirements in it; a broken one is not left behind. "beside": what python3 has already (torch, say)
 # stays visible, and only the rest is fetched.
 make_venv() {
@@ -97,6 +113,20 @@ make_venv() {
     else
         rm -rf .venv
         return 1
+    fi
+}
+
+# python_with_torch PATH: the interpreter, with torch in it where torch can be had.
+python_with_torch() {
+    local python=$1
+    if has_torch "$python"; then
+        echo "$python"
+    elif [ "$python" != "$PWD/.venv/bin/python" ] && { [ -n "${OFFLINE:-}" ] || ! make_venv beside; }; then
+        say "going on without torch: the tests of the PyTorch package skip"
+        echo "$python"
+    else
+        add_torch || say "going on without torch, which could not be installed from PyPI: the tests of the PyTorch package skip"
+        echo "$PWD/.venv/bin/python"
     fi
 }
 
@@ -152,7 +182,8 @@ fuzz)
     ;;
 python)
     interpreter=$(python_interpreter)
-    echo "$interpreter" >build/python
+    python_with_torch "$interpreter" >build/python
+    if has_torch "$(cat build/python)"; then echo ON; else echo OFF; fi >build/python-has-torch
     ;;
 *)
     sed -n '2,9s/^# \{0,1\}//p' "$0" >&2

@@ -30,8 +30,15 @@ stop() {
 build() {
     local preset=$1
     shift
-    cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs" "$@"
+    cmake --preset "$preset" "${configure[@]}" && cmake --build --preset "$preset" -j "$jobs" "$@"
 }
+
+# The PyTorch ops are part of the release build where the tests' Python has torch.
+build_release() {
+    local configure=(-DLOWBIT_TORCH="$(cat build/python-has-torch)" -DPython_EXECUTABLE="$(cat build/python)")
+    build release
+}
+configure=()
 
 run_ctest() {
     local preset=$1
@@ -57,7 +64,7 @@ sanitized() {
 
 stage "set up" - scripts/setup.sh build || stop "the set-up"
 stage "set up Python" - scripts/setup.sh python || stop "the set-up of Python"
-stage "release: build" - build release || stop "the release build"
+stage "release: build" - build_release || stop "the release build"
 stage "release" build/release/test-results run_ctest release -LE '^threads$' || true
 stage "python" "$record/pytest.xml" run_pytest || true
 sanitized asan address,undefined unit lowbit_tests

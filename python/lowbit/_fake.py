@@ -1,0 +1,62 @@
+"""What torch.compile needs to know of each op: the shapes and types of its results, without running it."""
+
+import torch
+
+from ._format import parse
+
+_Planes = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _rows(tensor: torch.Tensor) -> int:
+    rows = 1
+    for size in tensor.shape[:-1]:
+        rows = rows * size
+    return rows
+
+
+def _empty_planes(like: torch.Tensor, format: str, rows: int, columns: int) -> _Planes:
+    parsed = parse(format)
+    shapes = parsed.planes(rows, columns)
+    return (
+        like.new_empty(shapes.codes, dtype=parsed.codes_dtype),
+        like.new_empty(shapes.scales, dtype=parsed.scales_dtype),
+        like.new_empty(shapes.zeros, dtype=torch.uint8),
+        like.new_empty(shapes.tensor_scale, dtype=torch.float32),
+    )
+
+
+@torch.library.register_fake("lowbit::quantize")
+def _quantize(x, format, scales=None, zeros=None, tensor_scale=None):
+    return _empty_planes(x, format, _rows(x), x.shape[-1])
+
+
+@torch.library.register_fake("lowbit::dequantize")
+def _dequantize(codes, scales, zeros, tensor_scale, format, columns, dtype):
+    return codes.new_empty((*codes.shape[:-1], columns), dtype=dtype)
+
+
+@torch.library.register_fake("lowbit::pack")
+def _pack(codes, scales, zeros, tensor_scale, format, columns):
+    # How many bytes it takes is known to the kernels of the device alone.
+    return codes.new_empty((torch.library.get_ctx().new_dynamic_size(),), dtype=torch.uint8)
+
+
+@torch.library.register_fake("lowbit::unpack")
+def _unpack(packed, format, rows, columns, layout):
+    return _empty_planes(packed, format, rows, columns)
+
+
+@torch.library.register_fake("lowbit::matmul_no_grad")
+@torch.library.register_fake("lowbit::matmul")
+def _matmul(
+    x, weight, bias=None, x_scales=None, x_zeros=None, x_tensor_scale=None, weight_scales=None, weight_zeros=None,
+    weight_tensor_scale=None, row_scale=None, column_scale=None, *, x_format="", weight_format="", weight_layout=0, rows=0, columns=0,
+    scale=1.0, output_scale=1.0, activation="none", dtype=None, quantize_x="",
+):  # fmt: skip
+    outputs = rows if weight_layout else weight.shape[0]
+    if dtype is None:
+        if x_format:
+            dtype = torch.float32
+        else:
+            dtype = torch.int32 if x.dtype == torch.int8 else x.dtype
+    return x.new_empty((*x.shape[:-1], outputs), dtype=dtype)

@@ -1,0 +1,186 @@
+"""lowbit.matmul, on every device: over formats, types and shapes, against decoded weights in float64, and exact integers."""
+
+import pytest
+
+from torch_cases import FLOATS, FORMATS, GGML, assert_product, lowbit, normal, on_devices, same_bits, torch
+
+functional = torch.nn.functional
+# tokens before the last dimension, outputs, inputs
+SHAPES = [((1,), 64, 256), ((2, 3), 67, 512), ((), 16, 256), ((17,), 130, 1024)]
+RAGGED = [((3,), 7, 33), ((2, 2), 17, 200), ((5,), 1, 127), ((1,), 33, 1)]
+ACTIVATIONS = {
+    None: lambda y: y,
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda y: functional.gelu(y, approximate="tanh"),
+    "silu": functional.silu,
+}
+
+
+def rounding_of(device, dtype):
+    """Tensor cores multiply 16-bit numbers: there a weight may be decoded to the type of x."""
+    return {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}.get(dtype, 0.0) if device == "cuda" else 0.0
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("format", FORMATS)
+@on_devices
+def test_weights_in_every_format(device, format, dtype):
+    for lead, n, k in SHAPES + ([] if format in GGML else RAGGED):
+        x = normal(*lead, k, dtype=dtype, device=device)
+        w = lowbit.quantize(normal(n, k, device=device), format)
+        y = lowbit.matmul(x, w)
+        assert y.shape == (*lead, n) and y.dtype == dtype and y.device == x.device
+        decoded = w.dequantize(torch.float32)
+        assert_product(y.reshape(-1, n), x.reshape(-1, k), decoded, rounding_of(device, dtype))
+        packed = lowbit.matmul(x, w.pack())
+        assert_product(packed.reshape(-1, n), x.reshape(-1, k), decoded, rounding_of(device, dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@on_devices
+def test_plain_weights(device, dtype):
+    for lead, n, k in SHAPES + RAGGED:
+        x, w = normal(*lead, k, dtype=dtype, device=device), normal(n, k, dtype=dtype, device=device)
+        y = lowbit.matmul(x, w)
+        assert y.shape == (*lead, n) and y.dtype == dtype
+        assert_product(y.reshape(-1, n), x.reshape(-1, k), w)
+
+
+PAIRS = [
+    ("int8:row", "int8:row"), ("int8:tensor", "int8:row"), ("uint8:row:asym", "int8:row"), ("int4:row", "int4:row"),
+    ("int8:row", "int4:g128"), ("fp8_e4m3:row", "fp8_e4m3:row"), ("fp8_e4m3:g128", "fp8_e4m3:block128"), ("q8_1", "q4_0"), ("q8_1", "q8_0"),
+    ("int1:row", "int1:row"), ("int8:row", "nf4:g64"), ("mxfp8", "mxfp4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("x_format, w_format", PAIRS)
+@on_devices
+def test_both_sides_quantized(device, x_format, w_format, dtype):
+    for lead, n, k in SHAPES:
+        x, w = normal(*lead, k, dtype=dtype, device=device), lowbit.quantize(normal(n, k, device=device), w_format)
+        q = lowbit.quantize(x, x_format)
+        y = lowbit.matmul(q, w, out_dtype=torch.float32)
+        assert y.shape == (*lead, n)
+        rounding = rounding_of(device, torch.bfloat16)
+        assert_product(y.reshape(-1, n), q.dequantize(torch.float32).reshape(-1, k), w.dequantize(torch.float32), rounding)
+        # Quantized on the way: the same codes, so the same bits.
+        assert same_bits(lowbit.matmul(x, w, x_format=x_format), lowbit.matmul(q, w))
+        assert lowbit.matmul(q, w).dtype == dtype
+
+
+@pytest.mark.parametrize("x_format, w_format", [pair for pair in PAIRS if "int" in pair[0] and "int" in pair[1] and ":g" not in pair[1]])
+@on_devices
+def test_integer_products_are_exact(device, x_format, w_format):
+    for lead, n, k in SHAPES + RAGGED:
+        x = lowbit.quantize(normal(*lead, k, device=device), x_format)
+        w = lowbit.quantize(normal(n, k, device=device), w_format)
+
+        def codes(q):
+            """What stands for the numbers before scales: all scales 1, so that decoding gives codes less zero points."""
+            plain = lowbit.QTensor(q.codes, torch.ones_like(q.scales), q.zeros, format=q.format, shape=q.shape)
+            return plain.dequantize(torch.float32).cpu().long()
+
+        y = lowbit.matmul(x, w, out_dtype=torch.int32)
+        assert torch.equal(y.cpu().long(), codes(x) @ codes(w).t())
+
+
+@on_devices
+def test_int8_tensors_are_operands(device):
+    random = torch.Generator().manual_seed(1)
+    for m, n, k in [(1, 1, 1), (3, 5, 7), (16, 16, 64), (33, 65, 129), (5, 0, 3), (0, 4, 3), (4, 3, 0)]:
+        a = torch.randint(-128, 128, (m, k), dtype=torch.int8, generator=random).to(device)
+        b = torch.randint(-128, 128, (n, k), dtype=torch.int8, generator=random).to(device)
+        exact = a.cpu().long() @ b.cpu().long().t()
+        assert torch.equal(lowbit.matmul(a, b).cpu().long(), exact)
+        assert torch.equal(lowbit.matmul(a, b.t().contiguous().t()).cpu().long(), exact)
+        assert_product(lowbit.matmul(a, b, out_dtype=torch.float32), a, b)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+@on_devices
+def test_epilogue(device, activation):
+    for dtype in FLOATS:
+        x, w = normal(3, 5, 256, device=device), lowbit.quantize(normal(24, 256, device=device), "int8:row")
+        bias = normal(24, dtype=dtype, device=device)
+        row_scale, column_scale = normal(15, device=device), normal(24, device=device, seed=1)
+        y = lowbit.matmul(
+            x, w, bias, activation, dtype, scale=0.1, row_scale=row_scale, column_scale=column_scale
+        )
+        exact = x.double() @ w.dequantize(torch.float32).double().t() * 0.1
+        exact = exact * row_scale.double().reshape(3, 5, 1) * column_scale.double() + bias.double()
+        wanted = ACTIVATIONS[activation](exact)
+        assert y.shape == (3, 5, 24) and y.dtype == dtype
+        assert torch.allclose(y.double(), wanted, rtol=2 * torch.finfo(dtype).eps, atol=1e-4)
+
+
+@on_devices
+def test_int8_output(device):
+    x, w = normal(6, 64, device=device), lowbit.quantize(normal(9, 64, device=device), "int8:row")
+    q = lowbit.quantize(x, "int8:row")
+    y = lowbit.matmul(q, w, out_dtype=torch.int8, output_scale=0.25)
+    exact = lowbit.matmul(q, w, out_dtype=torch.float32)
+    assert torch.equal(y, (exact / 0.25).round().clamp(-128, 127).to(torch.int8))
+
+
+@pytest.mark.parametrize("format", ["int4:g32", "int8:row", "q4_0"])
+@on_devices
+def test_any_strides(device, format):
+    w = lowbit.quantize(normal(20, 256, device=device), format)
+    whole = normal(6, 10, 256, device=device)
+    flat = (normal(256, 8, device=device).t(), normal(4, 512, device=device)[:, ::2])
+    for x in (whole[:, ::2], whole.transpose(0, 1), whole[:1].expand(3, -1, -1), *flat):
+        assert same_bits(lowbit.matmul(x, w), lowbit.matmul(x.contiguous(), w))
+    bias = normal(40, device=device)[::2]
+    assert same_bits(lowbit.matmul(whole, w, bias), lowbit.matmul(whole, w, bias.contiguous()))
+
+
+@pytest.mark.parametrize("format", ["int4:g32", "int8:row", "q4_0", "fp16"])
+@on_devices
+def test_nothing_to_do(device, format):
+    for lead, n, k in (((0,), 8, 64), ((2, 0), 8, 64), ((3,), 0, 64), ((3,), 8, 0)):
+        x, w = normal(*lead, k, device=device), lowbit.quantize(normal(n, k, device=device), format)
+        bias = normal(n, device=device)
+        y = lowbit.matmul(x, w, bias)
+        assert y.shape == (*lead, n)
+        if k == 0:
+            assert torch.equal(y, bias.expand(*lead, n))
+
+
+@on_devices
+def test_same_bits_every_time(device):
+    x, w = normal(33, 1024, device=device), lowbit.quantize(normal(96, 1024, device=device), "int4:g128")
+    first = lowbit.matmul(x, w)
+    assert all(same_bits(lowbit.matmul(x, w), first) for _ in range(5))
+
+
+@on_devices
+def test_explain(device):
+    kernels = {kernel["name"] for kernel in lowbit.info()["kernels"] if kernel["device"] == device and kernel["verb"] == "matmul"}
+    for dtype in FLOATS:
+        x, w = normal(2, 256, dtype=dtype, device=device), lowbit.quantize(normal(32, 256, device=device), "int4:g128")
+        for weight in (w, w.pack()):
+            chosen, *_ = lowbit.explain(x, weight, activation="silu").removeprefix("chosen: ").split(";")
+            assert chosen in kernels
+
+
+@on_devices
+def test_what_is_refused(device):
+    x, w = normal(4, 96, device=device), lowbit.quantize(normal(8, 96, device=device), "int4:g32")
+    for bad, text in (
+        (lambda: lowbit.matmul(normal(4, 100, device=device), w), "w has k = 96 but x has k = 100"),
+        (lambda: lowbit.matmul(x, w, bias=normal(7, device=device)), "bias has 7 values"),
+        (lambda: lowbit.matmul(x, w, bias=normal(8, 1, device=device)), "bias has 2 dimensions"),
+        (lambda: lowbit.matmul(x, w, activation="tanh"), "activation"),
+        (lambda: lowbit.matmul(x, w, out_dtype=torch.int32), "integer codes on both sides"),
+        (lambda: lowbit.matmul(x, w, out_dtype=torch.float64), "dtype"),
+        (lambda: lowbit.matmul(x, w, x_format="int3:row"), "int3"),
+        (lambda: lowbit.matmul(x.double(), w), "dtype"),
+        (lambda: lowbit.matmul(x, lowbit.quantize(normal(2, 4, 96, device=device), "int4:g32")), "use a matrix"),
+        (lambda: lowbit.matmul(x, normal(8, 96, device=device).reshape(2, 4, 96)), "use a matrix"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            bad()
+    with pytest.raises(TypeError):
+        lowbit.matmul([1.0], w)

@@ -1,0 +1,108 @@
+"""The package from outside: its examples, what import says when something is missing, and the wheel."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from torch_cases import NO_CUDA, ROOT, lowbit, needs_cuda  # noqa: F401
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LIBRARIES = Path(lowbit._load.FOLDER)
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=600, env={**os.environ, **environment}
+    )
+
+
+def run_here(*arguments, **environment):
+    """With the package that these tests use."""
+    folder = str(Path(lowbit.__file__).parents[1])
+    return run(*arguments, **{"PYTHONPATH": folder, "LOWBIT_LIBRARY_DIR": str(LIBRARIES), **environment})
+
+
+def test_there_are_four_examples():
+    assert len(EXAMPLES) == 4
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example(example, device):
+    done = run_here(example, "--device", device)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert device in done.stdout or "chosen" in done.stdout or "w4a16" in done.stdout
+
+
+def import_error(**environment):
+    done = run_here("-c", "import lowbit", **environment)
+    assert done.returncode == 1
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_import_says_where_it_looked(tmp_path):
+    text = import_error(LOWBIT_LIBRARY_DIR=str(tmp_path))
+    assert text.startswith("ImportError: lowbit's library liblowbit.so is not in LOWBIT_LIBRARY_DIR=") and "pip install ." in text
+
+
+def test_import_says_why_a_library_does_not_load(tmp_path):
+    for name in ("liblowbit.so", "liblowbit_torch.so"):
+        (tmp_path / name).write_bytes(b"not a library")
+    text = import_error(LOWBIT_LIBRARY_DIR=str(tmp_path))
+    assert text.startswith("ImportError: lowbit's libraries in")
+    assert "cannot be loaded here" in text and "build them on this machine" in text
+
+
+def test_import_says_that_torch_is_missing_or_old(tmp_path):
+    (tmp_path / "torch.py").write_text("__version__ = '2.9.1'")
+    folders = f"{tmp_path}:{Path(lowbit.__file__).parents[1]}"
+    assert import_error(PYTHONPATH=folders) == (
+        "ImportError: lowbit needs torch 2.10 or newer, but this is torch 2.9.1; run: pip install -U torch"
+    )
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
+    assert import_error(PYTHONPATH=folders).startswith("ImportError: lowbit needs PyTorch, which does not import here (no torch here)")
+
+
+def test_info():
+    found = lowbit.info()
+    assert found["version"] == lowbit.__version__ and found["torch"]["version"] and found["libraries"] == str(LIBRARIES)
+    assert all({"name", "available", "reason"} <= set(kernel) for kernel in found["kernels"])
+
+
+def test_the_op_library_needs_no_version():
+    """Nothing but the C shim of torch, and nothing of Python."""
+    listing = subprocess.run(["nm", "-D", "--undefined-only", LIBRARIES / "liblowbit_torch.so"], capture_output=True, text=True)
+    if listing.returncode != 0:
+        pytest.skip("nm is not installed here")
+    names = [line.split()[-1] for line in listing.stdout.splitlines()]
+    assert any(name.startswith("aoti_torch_") for name in names)
+    assert not [name for name in names if name.startswith(("Py", "_Py")) or "c10" in name or "3at" in name]
+
+
+def test_wheel(tmp_path):
+    """pip install ., as a user runs it, but without what takes minutes to compile and is tested in the build tree: CUDA, optimization."""
+    pytest.importorskip("scikit_build_core", reason="scikit-build-core, which builds the wheel, is not installed")
+    if run("-m", "pip", "--version").returncode != 0:
+        pytest.skip("pip is not installed here")
+    build = ROOT / "build" / "wheel-test"
+    done = run(
+        "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, f"-Cbuild-dir={build}", "-Ccmake.define.LOWBIT_CUDA=OFF",
+        "-Ccmake.define.CMAKE_CXX_FLAGS_RELEASE=-O1", ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    [wheel] = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"lowbit-{lowbit.__version__}-py3-none-")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(tmp_path / "installed")
+        names = set(file.namelist())
+    assert {"lowbit/lib/liblowbit.so", "lowbit/lib/liblowbit_torch.so", "lowbit/py.typed", "lowbit/nn.py"} <= names
+    program = "import torch, lowbit; x = torch.ones(2, 64); print(lowbit.__file__, lowbit.matmul(x, lowbit.quantize(x, 'int4:g32')))"
+    environment = {key: value for key, value in os.environ.items() if key != "LOWBIT_LIBRARY_DIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**environment, "PYTHONPATH": str(tmp_path / "installed")}
+    )
+    assert done.returncode == 0 and str(tmp_path) in done.stdout and "tensor(" in done.stdout, done.stdout + done.stderr
