@@ -7,12 +7,13 @@ export JOBS FUZZ_SECONDS OFFLINE
 program := build/release/tools/lowbit
 build_program := scripts/setup.sh program && cmake --preset release && cmake --build --preset release -j $(JOBS) --target lowbit_program
 
-.PHONY: help demo test bench lint format fuzz install clean
+.PHONY: help demo test bench bench-gpu lint format fuzz install clean
 
 help:
 	@echo 'make demo                what every format costs and loses on this machine'
 	@echo 'make test                every test of this machine, sanitizers included, and one line that sums up'
 	@echo 'make bench               the benchmarks of this machine (ARGS="..." goes to lowbit bench)'
+	@echo 'make bench-gpu           the GPU against its floor and against torch (ARGS="..." goes to python -m bench; docs/benchmark.md)'
 	@echo 'make lint                clang-format, clang-tidy and cppcheck'
 	@echo 'make format              applies clang-format'
 	@echo 'make fuzz                each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
@@ -28,6 +29,9 @@ demo:
 bench:
 	@$(build_program)
 	@$(program) bench $(ARGS)
+
+bench-gpu:
+	@scripts/bench_gpu.sh $(ARGS)
 
 test:
 	@scripts/test.sh
