@@ -52,6 +52,7 @@ struct FloatTokens {
     const float* values = nullptr;
     int64_t stride = 0;
     int64_t tokens = 0;
+    const uint8_t* packed = nullptr;  // the same once more, by Isa::pack4
 };
 
 // Tokens in blocks of 32 int8 with one scale each (q8_1 and q8_0, taken apart).
@@ -68,6 +69,10 @@ struct Isa {
 
     // out[row][token] = sum over k of value(row, k) * x[token][k], in fp32.
     void (*weight4)(const Weight4& weight, const FloatTokens& x, float* out, int64_t out_stride);
+    // Tokens in an order of weight4's own, made once for all rows, in `parts` parts. How many bytes they take for a weight of this kind; 0,
+    // or no such function: weight4 takes them as they are.
+    int64_t (*packed4_bytes)(const Weight4& kind, const FloatTokens& x) = nullptr;
+    void (*pack4)(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) = nullptr;
     void (*weight8)(const Weight8& weight, const FloatTokens& x, float* out, int64_t out_stride);
     // The same for fp32 rows, `row_stride` values apart, padded like the tokens; `columns` is a multiple of column_padding. Adds to `out`.
     void (*dense)(const float* weight, int64_t row_stride, int64_t rows, int64_t columns, const FloatTokens& x, float* out,
@@ -102,6 +107,6 @@ struct Isa {
 const Isa& portable_isa();
 const Isa& avx2_isa();  // x86-64 builds only, as the next two
 const Isa& avx512_isa();
-const Isa& amx_isa();  // int8, q4_0_q8 and q8_0_q8 for many tokens, and integer_peak, are its own; the rest is avx512's
+const Isa& amx_isa();  // weight4; int8, q4_0_q8 and q8_0_q8 for many tokens; integer_peak. The rest is avx512's
 
 }  // namespace lowbit::cpu

@@ -12,7 +12,7 @@ struct IsaRow {
     const Isa* isa;
     const char* needs;
     bool present;
-    bool integer_only;  // AMX: what it does not do better, AVX-512 does
+    bool few_loops;  // AMX: integers and weight4; the other loops in its table are those of AVX-512
 };
 
 // Widest first.
@@ -20,7 +20,7 @@ std::vector<IsaRow> isas() {
     std::vector<IsaRow> rows;
 #ifdef LOWBIT_X86
     const Features& found = features();
-    rows.push_back({&amx_isa(), "AMX-INT8 and AVX-512", found.amx, true});
+    rows.push_back({&amx_isa(), "AMX-INT8, AMX-BF16 and AVX-512", found.amx, true});
     rows.push_back({&avx512_isa(), "AVX-512 with VNNI", found.avx512, false});
     rows.push_back({&avx2_isa(), "AVX2 with FMA and F16C", found.avx2, false});
 #endif
@@ -46,13 +46,13 @@ void register_kernels(core::Registry& registry) {
     for (const IsaRow& row : rows) add(registry.matmul, row, "int8", supports_int8, run_int8);
     for (const IsaRow& row : rows) add(registry.matmul, row, "ggml", supports_ggml, run_ggml);
     for (const IsaRow& row : rows)
-        if (!row.integer_only) add(registry.matmul, row, "weight4", supports_weight4, run_weight4);
+        add(registry.matmul, row, "weight4", row.few_loops ? supports_weight4_tiles : supports_weight4, run_weight4);
     for (const IsaRow& row : rows)
-        if (!row.integer_only) add(registry.matmul, row, "weight8", supports_weight8, run_weight8);
+        if (!row.few_loops) add(registry.matmul, row, "weight8", supports_weight8, run_weight8);
     for (const IsaRow& row : rows)
-        if (!row.integer_only) add(registry.matmul, row, "dense", supports_dense, run_dense);
+        if (!row.few_loops) add(registry.matmul, row, "dense", supports_dense, run_dense);
     for (const IsaRow& row : rows) {
-        if (row.integer_only) continue;
+        if (row.few_loops) continue;
         add(registry.quantize, row, "quantize_int8", supports_quantize_int8, run_quantize_int8);
         add(registry.quantize, row, "quantize_ggml", supports_quantize_ggml, run_quantize_ggml);
     }

@@ -9,6 +9,7 @@ namespace lowbit::cpu {
 
 // Weight-only products: fp32, fp16 or bf16 tokens, few of them; the weight is decoded as it streams by.
 std::string supports_weight4(const core::MatmulProblem& problem);
+std::string supports_weight4_tiles(const core::MatmulProblem& problem);  // what matrix tiles do better than vectors
 void run_weight4(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_weight8(const core::MatmulProblem& problem);
 void run_weight8(const Isa& isa, const core::MatmulProblem& problem);

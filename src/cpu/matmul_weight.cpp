@@ -26,7 +26,7 @@ std::string reason_against_tokens(const MatmulProblem& problem) {
 
 // Scales and zero points of a few rows as fp32, in the order of the inner loops.
 struct RowScales {
-    std::vector<float> scales, zeros;
+    std::unique_ptr<float[]> scales, zeros;  // not initialized first: there are as many as a tenth of the weight's bytes
     int64_t groups = 1;
 
     void load(const Isa& isa, const core::QuantizedView& view, int64_t first_row, int64_t rows) {
@@ -34,8 +34,8 @@ struct RowScales {
         const bool grouped = format.granularity == Granularity::group || format.granularity == Granularity::block;
         groups = grouped ? core::ceil_div(view.columns, format.group_columns) : 1;
         const int64_t count = rows * groups;
-        scales.resize(size_t(count));
-        zeros.resize(size_t(format.asymmetric ? count : 0));
+        scales = std::make_unique_for_overwrite<float[]>(size_t(count));
+        if (format.asymmetric) zeros = std::make_unique_for_overwrite<float[]>(size_t(count));
         if (format.granularity == Granularity::group || format.granularity == Granularity::row) {
             load_run(isa, view, first_row * groups, count);
             return;
@@ -52,13 +52,13 @@ private:
         const Element type = view.format.scale;
         const auto* source = static_cast<const uint8_t*>(view.scales) + first * core::element_bytes(type);
         if (core::element_bytes(type) > 1) {
-            isa.to_float(type, source, scales.data(), count);
+            isa.to_float(type, source, scales.get(), count);
         } else {
             const float* table = type == Element::e8m0 ? e8m0_table() : reference::code_values(type).data();
             const float unit = view.tensor_scale ? *view.tensor_scale : 1.0f;
             for (int64_t i = 0; i < count; ++i) scales[size_t(i)] = table[source[i]] * unit;
         }
-        for (size_t i = 0; i < zeros.size(); ++i) zeros[i] = float(view.zero_points[first + int64_t(i)]);
+        for (int64_t i = 0; zeros && i < count; ++i) zeros[size_t(i)] = float(view.zero_points[first + i]);
     }
 
     static const float* e8m0_table() {
@@ -104,10 +104,22 @@ Weight rows_of_weight(const Isa& isa, const core::QuantizedView& view, const Fin
     }
     scales.load(isa, view, piece.first_row, piece.rows);
     weight.group = view.format.span(view.columns);
-    weight.scales = scales.scales.data();
-    weight.zeros = scales.zeros.empty() ? nullptr : scales.zeros.data();
+    weight.scales = scales.scales.get();
+    weight.zeros = scales.zeros.get();
     weight.scale_stride = scales.groups;
     return weight;
+}
+
+// The order that weight4 wants its tokens in, if it wants one; the memory stays with the caller.
+core::Buffer pack_tokens(const core::Context& context, const Isa& isa, const Weight4& kind, FloatTokens& x) {
+    const int64_t bytes = isa.packed4_bytes ? isa.packed4_bytes(kind, x) : 0;
+    if (bytes == 0) return {};
+    core::Buffer memory(core::Allocator::aligned_heap(), bytes);
+    auto* packed = reinterpret_cast<uint8_t*>(memory.data());
+    const int64_t parts = context.threads();
+    context.parallel(parts, [&](int64_t part) { isa.pack4(x, kind.columns, part, parts, packed); });
+    x.packed = packed;
+    return memory;
 }
 
 // The sixteen values of q4_0 and iq4_nl codes.
@@ -127,6 +139,15 @@ std::string supports_weight4(const MatmulProblem& problem) {
     return "";
 }
 
+std::string supports_weight4_tiles(const MatmulProblem& problem) {
+    if (std::string reason = supports_weight4(problem); !reason.empty()) return reason;
+    const core::Format& format = problem.weight.quantized.format;
+    if (problem.m() < 2) return "vectors are faster for one token";
+    if (format.is_ggml() || format.element == Element::nf4) return "levels that bf16 does not hold, or groups of 32";
+    const bool one_group = format.group_columns == 0 || format.group_columns >= problem.k();
+    return one_group || format.group_columns % 128 == 0 ? "" : core::join("groups of ", format.group_columns, " are not a multiple of 128");
+}
+
 void run_weight4(const Isa& isa, const MatmulProblem& problem) {
     const core::QuantizedView& view = problem.weight.quantized;
     const Element element = view.format.element;
@@ -134,7 +155,9 @@ void run_weight4(const Isa& isa, const MatmulProblem& problem) {
                           : element == Element::iq4_nl ? iq4_nl_values
                                                        : reference::code_values(element).data();
     const TokenOrder order = view.format.is_ggml() ? TokenOrder::natural : TokenOrder::even_then_odd;
-    const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, order);
+    PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, order);
+    RowScales none;
+    const core::Buffer packed = pack_tokens(*problem.context, isa, rows_of_weight<Weight4>(isa, view, {}, none), x.tokens);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
         Weight4 weight = rows_of_weight<Weight4>(isa, view, piece, scales);

@@ -31,6 +31,9 @@ const Isa& amx_isa() {
         table.int8 = amx::int8;
         table.q4_0_q8 = amx::q4_0_q8;
         table.q8_0_q8 = amx::q8_0_q8;
+        table.weight4 = amx::weight4;
+        table.packed4_bytes = amx::packed4_bytes;
+        table.pack4 = amx::pack4;
         table.integer_peak = amx::integer_peak;
         return table;
     }();

@@ -146,8 +146,8 @@ struct Portable {
     using TokenCodes = Bytes;
     static Bytes load_weight_codes(const int8_t* p) { return load_as<Bytes>(p); }
     static Bytes load_token_codes(const int8_t* p) { return load_as<Bytes>(p); }
-    // Numbers are widened where they stand, by shifts: __builtin_convertvector would first gather them, at several times the cost. A product
-    // of two int8 fits 16 bits. Which of the four sums it goes into does not matter, as a vector holds one block only.
+    // Numbers are widened where they stand, by shifts: __builtin_convertvector would first gather them, at several times the cost. A
+    // product of two int8 fits 16 bits. Which of the four sums it goes into does not matter, as a vector holds one block only.
     static Int dot(Int acc, Bytes a, Bytes b) {
         const Words8 low = low_bytes(a) * low_bytes(b), high = high_bytes(a) * high_bytes(b);
         acc = add(acc, add(low_words(low), high_words(low)));

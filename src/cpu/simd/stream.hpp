@@ -10,7 +10,9 @@ struct Stream {
     int64_t row_stride;
     int64_t rows_at_once;  // read side by side: what follows the end of a row is the row that will be read in its place
 
-    static constexpr int64_t distance = 1024, line = 64;
+    int64_t distance = 1024;
+
+    static constexpr int64_t line = 64;
 
     // Bytes first .. first + count of the row are about to be used. Prefetching does not fault, so no address is too far.
     void prefetch(const uint8_t* row, int64_t first, int64_t count) const {

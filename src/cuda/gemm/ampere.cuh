@@ -110,9 +110,9 @@ public:
         for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(kept_[i], stage, rows_at_, i);
     }
 
-    // Multiplies the k block of this warp in a stage, whose first step is loaded already. Fragments are loaded a step ahead: those of a step
-    // while the one before is multiplied, and before the last one `next` waits for the next stage and says where it lies.
-    // `meanwhile` is called copy_parts times, for copies to be strewn between the steps.
+    // Multiplies the k block of this warp in a stage, whose first step is loaded already. Fragments are loaded a step ahead: those of a
+    // step while the one before is multiplied, and before the last one `next` waits for the next stage and says where it lies. `meanwhile`
+    // is called copy_parts times, for copies to be strewn between the steps.
     template <class Meanwhile, class Next>
     __device__ void multiply(uint32_t stage, int first_block, const Meanwhile& meanwhile, const Next& next) {
         constexpr int block_values = steps_per_block * Mma::values_per_step;
@@ -392,7 +392,8 @@ __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultipro
         if constexpr (Shape::WarpDepth > 1) {  // few tokens: the sooner the weight is asked for, the better
 #pragma unroll
             for (int part = 0; part < copy_parts; ++part) copy(part);
-            sums.multiply(ring + stage * C::stage_bytes, first_block, [](int) {}, next);
+            sums.multiply(
+                ring + stage * C::stage_bytes, first_block, [](int) {}, next);
         } else {
             sums.multiply(ring + stage * C::stage_bytes, first_block, copy, next);
         }

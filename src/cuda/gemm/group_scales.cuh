@@ -13,8 +13,8 @@ struct GroupScales {
     const uint8_t* zero_points = nullptr;  // of tiles
     const float* unit_at = nullptr;        // what e4m3 scales count in
     Element element = Element::fp32;
-    int bytes = 4;           // of a scale
-    bool unaligned = false;  // a row of blocks need not be aligned to its 16-bit scales
+    int bytes = 4;                      // of a scale
+    bool unaligned = false;             // a row of blocks need not be aligned to its 16-bit scales
     int rows_per_scale = 1;             // tiles: 16
     int64_t row_step = 0;               // bytes from one row (of tiles, of blocks) of scales to the next
     int group_step = 0, lane_step = 0;  // bytes from group to group, and inside of a tile
@@ -48,8 +48,8 @@ struct GroupScales {
         return first * row_step + int64_t(which) * group_step + inside * lane_step;
     }
 
-    // The bits of a scale as they lie in memory. Kept apart from what they stand for: a load is waited for where its bits are first used, and that
-    // should be at the end of the group, not at its beginning.
+    // The bits of a scale as they lie in memory. Kept apart from what they stand for: a load is waited for where its bits are first used,
+    // and that should be at the end of the group, not at its beginning.
     __device__ uint32_t bits_at(int64_t row, int which) const {
         const uint8_t* place = data + offset(row, which);
         if (unaligned) return uint32_t(place[0] | place[1] << 8);

@@ -1,9 +1,9 @@
-// Where the weight's fragments come from. A source has a Copier, which brings one k block of a tile's rows into shared memory (all threads of
-// the block, in parts, so that copies can be strewn between the steps of the block before), and loads the fragment of 16 rows and
-// one step from there: `load` where it lies there as the tensor core wants it, or `keep` the codes of all steps and `decode` those of one.
+// Where the weight's fragments come from. A source has a Copier, which brings one k block of a tile's rows into shared memory (all threads
+// of the block, in parts, so that copies can be strewn between the steps of the block before), and loads the fragment of 16 rows and one
+// step from there: `load` where it lies there as the tensor core wants it, or `keep` the codes of all steps and `decode` those of one.
 //
-// A k block is 128 bytes of a row of tokens: 64 values of 16 bits, 128 of 8, 1024 of 1. Rows of 128 bytes lie swizzled in shared memory: 16-byte
-// chunk c of row r stands at chunk c ^ (r % 8), so that the eight rows of a matrix load fall into different banks.
+// A k block is 128 bytes of a row of tokens: 64 values of 16 bits, 128 of 8, 1024 of 1. Rows of 128 bytes lie swizzled in shared memory:
+// 16-byte chunk c of row r stands at chunk c ^ (r % 8), so that the eight rows of a matrix load fall into different banks.
 #pragma once
 #include "cuda/formats/matrix.cuh"
 #include "cuda/gemm/group_scales.cuh"
@@ -60,8 +60,8 @@ private:
     int to_;
 };
 
-// Where a lane of a warp finds its row of the 16-row operand at step 0; `step_address` moves on from there. Steps are 32 bytes apart, and the
-// swizzle of a row is the same for all of them: it only flips bits.
+// Where a lane of a warp finds its row of the 16-row operand at step 0; `step_address` moves on from there. Steps are 32 bytes apart, and
+// the swizzle of a row is the same for all of them: it only flips bits.
 __device__ inline uint32_t first_fragment(int first_row) {
     const int lane = threadIdx.x % 32;
     return uint32_t(swizzled(first_row + lane % 16, lane / 16));

@@ -6,8 +6,8 @@ namespace lowbit::cuda::ptx {
 
 __device__ inline uint32_t shared_address(const void* pointer) { return uint32_t(__cvta_generic_to_shared(pointer)); }
 
-// 16 bytes from global to shared memory, both aligned to 16; zeros instead, and nothing read, where `valid` is false. From sm_80 on the copy
-// runs on its own, until a wait; before, it is complete on return.
+// 16 bytes from global to shared memory, both aligned to 16; zeros instead, and nothing read, where `valid` is false. From sm_80 on the
+// copy runs on its own, until a wait; before, it is complete on return.
 __device__ inline void copy_16(void* shared, const void* global, bool valid) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile(
