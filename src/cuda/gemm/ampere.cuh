@@ -99,6 +99,13 @@ public:
         rows_at_ = place + Source::first(warp_row_ * Shape::rows_per_warp);
         tokens_at_ = place + C::weight_bytes + uint32_t(swizzled(token, lane / 8 % 2));
         ptx::hold(rows_at_), ptx::hold(tokens_at_);
+        if constexpr (C::Grouped && Source::decodes)
+#pragma unroll
+            for (int i = 0; i < Shape::row_fragments; ++i) {
+                // Tiles beyond the matrix: the last one's scales will do, their products are never stored.
+                scales_at_[i] = args.row_groups.pair_offset(smaller(first_row_ / 16 + i, (args.rows - 1) / 16), lane / 4);
+                ptx::hold(scales_at_[i]);
+            }
     }
     __device__ int warp_token() const { return warp_token_; }
     __device__ int warp_depth() const { return warp_depth_; }
@@ -235,27 +242,33 @@ private:
         if (k < group_end_) return;
         if (group_begin_ >= 0) close_group();
         group_begin_ = k;
-        int length = args_.row_groups.group;
-        if constexpr (C::TokensGrouped)
-            if (!length || (args_.token_groups.group && args_.token_groups.group < length)) length = args_.token_groups.group;
-        group_end_ = (k / length + 1) * length;
-        if (group_end_ >= args_.epilogue.depth) group_end_ = INT32_MAX;  // steps beyond K belong to the last group: their tokens are 0
-        if (!args_.row_groups.group) return;
-        const int which = k / args_.row_groups.group, g = threadIdx.x % 32 / 4;
+        if constexpr (Source::decodes) {
+            const int which = args_.row_groups.group_of(k);
+            group_end_ = end_of((which + 1) * args_.row_groups.group);
 #pragma unroll
-        for (int i = 0; i < Shape::row_fragments; ++i) {
-            // Rows beyond the matrix: the last one's scale will do, their products are never stored.
-            if constexpr (Source::decodes) {
-                const int64_t offset = args_.row_groups.pair_offset(smaller(first_row_ / 16 + i, (args_.rows - 1) / 16), g);
-                scales_[i] = args_.row_groups.pair_bits(offset, which);
-                Source::open_group(group_[i], args_.row_groups, offset, which);
-            } else {
-                const int64_t row = first_row_ + 16 * i + g;
+            for (int i = 0; i < Shape::row_fragments; ++i) {
+                scales_[i] = args_.row_groups.pair_bits(scales_at_[i], which);
+                Source::open_group(group_[i], args_.row_groups, scales_at_[i], which);
+            }
+        } else {
+            int length = args_.row_groups.group;
+            if constexpr (C::TokensGrouped)
+                if (!length || (args_.token_groups.group && args_.token_groups.group < length)) length = args_.token_groups.group;
+            group_end_ = end_of((k / length + 1) * length);
+            if (!args_.row_groups.group) return;
+            const int which = args_.row_groups.group_of(k);
+#pragma unroll
+            for (int i = 0; i < Shape::row_fragments; ++i) {
+                // Rows beyond the matrix: the last one's scale will do, their products are never stored.
+                const int64_t row = first_row_ + 16 * i + threadIdx.x % 32 / 4;
                 scales_[i].x = args_.row_groups.bits_at(smaller(row, args_.rows - 1), which);
                 scales_[i].y = args_.row_groups.bits_at(smaller(row + 8, args_.rows - 1), which);
             }
         }
     }
+
+    // Steps beyond K belong to the last group: their tokens are 0.
+    __device__ int end_of(int group_end) const { return group_end >= args_.epilogue.depth ? INT32_MAX : group_end; }
 
     __device__ float row_scale(int i, int half) const {
         if constexpr (Source::decodes)
@@ -308,6 +321,7 @@ private:
     int group_begin_ = -1, group_end_ = 0;
     typename C::Part parts_[Shape::row_fragments][Shape::token_fragments][4] = {};
     float sums_[C::Grouped ? Shape::row_fragments : 1][C::Grouped ? Shape::token_fragments : 1][4] = {};
+    int64_t scales_at_[C::Grouped && Source::decodes ? Shape::row_fragments : 1];
     uint2 scales_[C::Grouped ? Shape::row_fragments : 1];  // of rows g and g + 8, as they lie in memory
     typename Source::Group group_[Shape::row_fragments];
 };
@@ -335,27 +349,51 @@ private:
     RowsCopier<Shape::Tokens, Shape::threads> tokens_;
 };
 
-// Results in shared memory to where they belong, eight neighbouring rows of the weight per thread.
+// Results in shared memory to where they belong. A thread has eight neighbouring rows of the weight, the same for all its tokens.
 template <class C>
-__device__ void store_results(const AmpereArgs& args, const typename C::Sum* results, int64_t first_row, int64_t first_token) {
+class ResultStore {
     using Shape = typename C::Shape;
-    constexpr int runs = Shape::Rows / 8;
-    for (int index = threadIdx.x; index < Shape::tokens_per_warp * runs; index += Shape::threads) {
-        const int64_t token = first_token + index / runs, row = first_row + index % runs * 8;
-        if (token >= args.tokens.rows || row >= args.rows) continue;
-        typename C::Sum values[8];
-#pragma unroll
-        for (int i = 0; i < 8; ++i) values[i] = results[index / runs * C::pitch + index % runs * 8 + i];
-        if (args.splits == 1) {
-            store_eight(args.epilogue, token, row, args.rows, values);
-        } else {
-            auto* place = args.partials + (int64_t(blockIdx.y) * args.tokens.rows + token) * args.rows + row;
-#pragma unroll
-            for (int i = 0; i < 8; ++i)
-                if (row + i < args.rows) place[i] = *reinterpret_cast<const uint32_t*>(&values[i]);
+    static constexpr int runs = Shape::Rows / 8, tokens_at_once = Shape::threads / runs;
+    static_assert(Shape::threads % runs == 0);
+
+public:
+    __device__ ResultStore(const AmpereArgs& args, int64_t first_row)
+        : args_(args), row_(first_row + threadIdx.x % runs * 8), terms_(load_row_terms(args.epilogue, row_, args.rows)) {}
+
+    __device__ void store(const typename C::Sum* results, int64_t first_token) const {
+        if (row_ >= args_.rows) return;
+        for (int index = threadIdx.x / runs; index < Shape::tokens_per_warp; index += tokens_at_once) {
+            const int64_t token = first_token + index;
+            if (token >= args_.tokens.rows) return;
+            const auto* place = reinterpret_cast<const uint4*>(results + index * C::pitch + threadIdx.x % runs * 8);
+            const uint4 low = place[0], high = place[1];
+            const uint32_t bits[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+            args_.splits == 1 ? finish(token, bits) : keep_part(token, bits);
         }
     }
-}
+
+private:
+    __device__ void finish(int64_t token, const uint32_t (&bits)[8]) const {
+        typename C::Sum values[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            if constexpr (std::is_same_v<typename C::Sum, float>)
+                values[i] = __uint_as_float(bits[i]);
+            else
+                values[i] = int32_t(bits[i]);
+        store_eight(args_.epilogue, terms_, token, row_, args_.rows, values);
+    }
+    __device__ void keep_part(int64_t token, const uint32_t (&bits)[8]) const {
+        auto* place = args_.partials + (int64_t(blockIdx.y) * args_.tokens.rows + token) * args_.rows + row_;
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            if (row_ + i < args_.rows) place[i] = bits[i];
+    }
+
+    const AmpereArgs& args_;
+    int64_t row_;
+    RowTerms terms_;
+};
 
 template <class C>
 __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultiprocessor)
@@ -403,13 +441,14 @@ __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultipro
     sums.close();
     ptx::wait_for_copies<0>();
     auto* results = reinterpret_cast<typename C::Sum*>(shared);
+    const ResultStore<C> store(args, work.first_row);
     for (int column = 0; column < Shape::WarpTokens; ++column) {
         for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
             __syncthreads();
             if (sums.warp_token() == column && sums.warp_depth() == depth) sums.put(results, depth > 0);
         }
         __syncthreads();
-        store_results<C>(args, results, work.first_row, work.first_token + column * Shape::tokens_per_warp);
+        store.store(results, work.first_token + column * Shape::tokens_per_warp);
     }
 }
 

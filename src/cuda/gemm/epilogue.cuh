@@ -109,12 +109,72 @@ __device__ inline void store_result(const EpilogueArgs& e, int64_t token, int64_
     store_bits(e.y, token * e.y.row_stride + row * e.y.column_stride, finished_bits(e, token, row, product));
 }
 
-// Eight neighbouring rows of the weight, which are neighbours in a contiguous output: stored 16 bytes at a time where it is aligned.
-template <class Accumulator>
-__device__ inline void store_eight(const EpilogueArgs& e, int64_t token, int64_t row, int64_t rows, const Accumulator (&products)[8]) {
-    uint32_t bits[8];
+// What the epilogue has for eight neighbouring rows of the weight, whatever the token: loaded once, used for many tokens.
+struct RowTerms {
+    float factor[8], bias[8];
+};
+
+__device__ inline RowTerms load_row_terms(const EpilogueArgs& e, int64_t row, int64_t rows) {
+    RowTerms terms;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) bits[i] = finished_bits(e, token, smaller(row + i, rows - 1), products[i]);
+    for (int i = 0; i < 8; ++i) terms.factor[i] = 1.0f, terms.bias[i] = 0.0f;
+    for (int k = 0; k < 2; ++k)
+        if (e.row_scale[k].data)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) terms.factor[i] *= e.row_scale[k].at(smaller(row + i, rows - 1));
+    if (e.bias.data)
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            terms.bias[i] = load_number(e.bias.element, e.bias.data, smaller(row + i, rows - 1) * e.bias.column_stride);
+    return terms;
+}
+
+__device__ inline float token_factor(const EpilogueArgs& e, int64_t token) {
+    float factor = e.scale;
+    for (int k = 0; k < 2; ++k)
+        if (e.token_scale[k].data) factor *= e.token_scale[k].at(token);
+    return factor;
+}
+
+// The results of one token and eight rows as the bits that are stored.
+template <class Accumulator>
+__device__ inline void finish_eight(const EpilogueArgs& e, const RowTerms& terms, int64_t token, int64_t row, int64_t rows,
+                                    const Accumulator (&products)[8], uint32_t (&bits)[8]) {
+    float values[8];
+    if constexpr (std::is_same_v<Accumulator, int32_t>) {
+        const bool corrected = e.counts_differences || e.token_zero.data || e.row_zero.data;
+        int32_t whole[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            whole[i] = corrected ? without_zero_points(e, token, smaller(row + i, rows - 1), products[i]) : products[i];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) bits[i] = uint32_t(whole[i]), values[i] = float(whole[i]);
+        if (e.y.element == Element::int32) return;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) values[i] = products[i];
+    }
+    const float factor = token_factor(e, token);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = values[i] * (factor * terms.factor[i]) + terms.bias[i];
+    if (e.activation != Activation::none)
+#pragma unroll
+        for (int i = 0; i < 8; ++i) values[i] = activate(e.activation, values[i]);
+    if (e.y.element == Element::bf16) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) bits[i] = float_to_bfloat(values[i]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) bits[i] = to_output(e, values[i]);
+    }
+}
+
+// Eight neighbouring rows of the weight are neighbours in a contiguous output: stored 16 bytes at a time where it is aligned.
+template <class Accumulator>
+__device__ inline void store_eight(const EpilogueArgs& e, const RowTerms& terms, int64_t token, int64_t row, int64_t rows,
+                                   const Accumulator (&products)[8]) {
+    uint32_t bits[8];
+    finish_eight(e, terms, token, row, rows, products, bits);
     const int64_t place = token * e.y.row_stride + row * e.y.column_stride;
     const bool narrow = e.y.element == Element::fp16 || e.y.element == Element::bf16;
     const auto address = reinterpret_cast<uintptr_t>(e.y.data) + uintptr_t(place) * (narrow ? 2 : 4);

@@ -8,7 +8,8 @@
 namespace lowbit::cuda {
 
 struct GroupScales {
-    int group = 0;  // values of K that share a scale; 0: there are none, all are 1
+    int group = 0;         // values of K that share a scale; 0: there are none, all are 1
+    uint32_t inverse = 0;  // 2^32 / group, rounded down
     const uint8_t* data = nullptr;
     const uint8_t* zero_points = nullptr;  // of tiles
     const float* unit_at = nullptr;        // what e4m3 scales count in
@@ -23,6 +24,7 @@ struct GroupScales {
     explicit GroupScales(const core::QuantizedView& view) {
         const core::BlockSize block = core::ggml_block(view.format.element);
         group = int(block.values ? block.values : view.format.span(view.columns));
+        inverse = group > 1 ? uint32_t((uint64_t(1) << 32) / uint64_t(group)) : UINT32_MAX;
         const int groups = int(core::ceil_div(view.columns, group));
         element = block.values ? Element::fp16 : view.format.scale;
         bytes = core::element_bytes(element);
@@ -40,6 +42,12 @@ struct GroupScales {
         } else if (view.format.granularity == Granularity::tensor) {
             row_step = 0;
         }
+    }
+
+    // k / group, without a division: the product with the inverse is at most one too small.
+    __device__ int group_of(int k) const {
+        const int quotient = int(__umulhi(uint32_t(k), inverse));
+        return quotient + (k - quotient * group >= group);
     }
 
     __device__ int64_t offset(int64_t row, int which) const {
@@ -77,9 +85,14 @@ struct GroupScales {
         if (bytes == 2) return make_uint2(*reinterpret_cast<const uint32_t*>(place), 0);
         return bytes == 4 ? *reinterpret_cast<const uint2*>(place) : make_uint2(*reinterpret_cast<const uint16_t*>(place), 0);
     }
+    // Without branches for the scales of two bytes that nearly all formats have.
     __device__ float pair_value(uint2 bits, int half) const {
-        if (bytes == 2) return value(half ? bits.x >> 16 : bits.x & 0xffffu);
-        return bytes == 4 ? value(half ? bits.y : bits.x) : value(bits.x >> (8 * half) & 0xffu);
+        const uint32_t narrow = half ? bits.x >> 16 : bits.x & 0xffffu;
+        if (bytes == 2) {
+            const float as_half = half_to_float(uint16_t(narrow)), as_bfloat = bfloat_to_float(uint16_t(narrow));
+            return element == Element::fp16 ? as_half : as_bfloat;
+        }
+        return bytes == 4 ? __uint_as_float(half ? bits.y : bits.x) : byte_value(bits.x >> (8 * half) & 0xffu);
     }
     __device__ uint32_t zero_pair(int64_t offset, int which) const {
         return *reinterpret_cast<const uint16_t*>(zero_points + (offset + int64_t(which) * group_step) / bytes);

@@ -50,7 +50,7 @@ __global__ void sum_parts(AmpereArgs args) {
             for (int i = 0; i < 8; ++i)
                 if (row + i < args.rows) values[i] += part[i];
         }
-        store_eight(args.epilogue, token, row, args.rows, values);
+        store_eight(args.epilogue, load_row_terms(args.epilogue, row, args.rows), token, row, args.rows, values);
     }
 }
 
