@@ -7,12 +7,13 @@ export JOBS FUZZ_SECONDS OFFLINE
 program := build/release/tools/lowbit
 build_program := scripts/setup.sh program && cmake --preset release && cmake --build --preset release -j $(JOBS) --target lowbit_program
 
-.PHONY: help demo test bench bench-gpu lint format fuzz install clean
+.PHONY: help demo test bench bench-gpu sanitize-gpu lint format fuzz install clean
 
 help:
 	@echo 'make demo                what every format costs and loses on this machine'
 	@echo 'make test                every test of this machine, sanitizers included, and one line that sums up'
 	@echo 'make bench               the benchmarks of this machine (ARGS="..." goes to lowbit bench)'
+	@echo 'make sanitize-gpu        every CUDA kernel under compute-sanitizer: memcheck, racecheck, synccheck, initcheck'
 	@echo 'make bench-gpu           the GPU against its floor and against torch (ARGS="..." goes to python -m bench; docs/benchmark.md)'
 	@echo 'make lint                clang-format, clang-tidy and cppcheck'
 	@echo 'make format              applies clang-format'
@@ -29,6 +30,9 @@ demo:
 bench:
 	@$(build_program)
 	@$(program) bench $(ARGS)
+
+sanitize-gpu:
+	@scripts/sanitize_gpu.sh $(ARGS)
 
 bench-gpu:
 	@scripts/bench_gpu.sh $(ARGS)

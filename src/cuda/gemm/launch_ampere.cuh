@@ -12,11 +12,12 @@ namespace lowbit::cuda {
 
 //                         rows tokens warps: rows tokens depth  stages blocks per multiprocessor
 using FewTokensTile = Tile<64, 16, 2, 1, 2, 4, 2>;
-using FewTokensPackedTile = Tile<64, 16, 2, 1, 4, 4, 2>;  // packed codes take a quarter of the room
+using FewTokensPackedTile = Tile<64, 16, 2, 1, 2, 6, 4>;  // packed codes take a quarter of the room
 using SomeTokensTile = Tile<64, 64, 2, 2, 1, 4, 2>;
 using SquareTile = Tile<128, 128, 2, 4, 1, 3, 1>;
 using SquarePackedTile = Tile<128, 128, 4, 2, 1, 4, 1>;  // few rows per warp: every fragment is decoded for more tokens
 using WideTile = Tile<128, 256, 2, 4, 1, 3, 1>;
+using DeepWideTile = Tile<128, 256, 2, 4, 1, 4, 1>;  // for chips with the room
 
 template <class C>
 constexpr TileCandidate candidate(TileKind kind, double efficiency) {
@@ -48,25 +49,25 @@ struct AmpereFamily {
     using Some = AmpereConfig<Mma, Source, SomeTokensTile, Kind>;
     using Square = AmpereConfig<Mma, Source, std::conditional_t<packed, SquarePackedTile, SquareTile>, Kind>;
     using Wide = AmpereConfig<Mma, Source, WideTile, Groups::none>;
+    using DeepWide = AmpereConfig<Mma, Source, DeepWideTile, Groups::none>;
     // Part sums and sums of a wide tile do not fit into the registers together; and what is decoded on the way does not gain from it.
     static constexpr bool has_wide = Kind == Groups::none && std::is_same_v<Source, RowsSource>;
 
     static TileChoice choose(const ProductSize& size, int device) {
-        static constexpr TileCandidate candidates[] = {candidate<Few>(TileKind::few_tokens, 0.30),
-                                                       candidate<Some>(TileKind::some_tokens, 0.65),
-                                                       candidate<Square>(TileKind::square, 0.9), candidate<Wide>(TileKind::wide, 1.0)};
+        static constexpr TileCandidate candidates[] = {
+            candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.65),
+            candidate<Square>(TileKind::square, 0.9), candidate<Wide>(TileKind::wide, 1.0), candidate<DeepWide>(TileKind::deep_wide, 1.02)};
         const DeviceInfo& info = devices().devices[size_t(device)];
-        return choose_tile(candidates, has_wide ? 4 : 3, size, info.multiprocessors, info.shared_bytes_per_block);
+        return choose_tile(candidates, has_wide ? 5 : 3, size, info.multiprocessors, info.shared_bytes_per_block);
     }
 
     static void launch(TileKind kind, const AmpereArgs& args, const typename Source::Args& weight, const core::Context& context) {
-        switch (kind) {
-        case TileKind::few_tokens: return launch_tile<Few>(args, weight, context);
-        case TileKind::some_tokens: return launch_tile<Some>(args, weight, context);
-        case TileKind::wide:
-            if constexpr (has_wide) return launch_tile<Wide>(args, weight, context);
-        case TileKind::square: break;
+        if constexpr (has_wide) {
+            if (kind == TileKind::wide) return launch_tile<Wide>(args, weight, context);
+            if (kind == TileKind::deep_wide) return launch_tile<DeepWide>(args, weight, context);
         }
+        if (kind == TileKind::few_tokens) return launch_tile<Few>(args, weight, context);
+        if (kind == TileKind::some_tokens) return launch_tile<Some>(args, weight, context);
         launch_tile<Square>(args, weight, context);
     }
 };

@@ -4,7 +4,7 @@
 
 namespace lowbit::cuda {
 
-enum class TileKind { few_tokens, some_tokens, square, wide };
+enum class TileKind { few_tokens, some_tokens, square, wide, deep_wide };
 
 struct TileCandidate {
     TileKind kind;

@@ -1,0 +1,176 @@
+// The API on a GPU: what the tables of kernels_test.cpp do not reach. Numbers are small integers, so that every order of additions gives
+// the same sum and two kernels must agree to the bit.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "core/packed.hpp"
+#include "core/registry.hpp"
+#include "cuda/devices.hpp"
+#include "cuda/memory.hpp"
+#include "lowbit/lowbit.hpp"
+#include "verify/mirror.hpp"
+#include "verify/random.hpp"
+#include "verify/storage.hpp"
+#include "verify/verify.hpp"
+
+namespace lowbit {
+namespace {
+
+class CudaApi : public testing::Test {
+protected:
+    void SetUp() override {
+        if (const std::string& problem = cuda::devices().problem; !problem.empty()) GTEST_SKIP() << problem;
+        verify::use_device(memory_, Device::cuda);
+    }
+
+    // Integers from -7 to 7; the first of every 32 is 7, so that the scale of every group of int4 is 1.
+    static std::vector<float> integers(int64_t count, uint64_t seed) {
+        verify::Random random(seed);
+        std::vector<float> values(static_cast<size_t>(count));
+        for (size_t i = 0; i < values.size(); ++i) values[i] = i % 32 == 0 ? 7.0f : float(random.below(15) - 7);
+        return values;
+    }
+
+    lowbit_tensor tensor(Element element, int64_t rows, int64_t columns, const std::vector<float>& values) {
+        verify::MatrixStorage host(element, rows, columns);
+        host.fill(values);
+        buffers_.emplace_back(memory_.allocator, rows * columns * core::element_bytes(element));
+        cuda::copy_to_device(memory_, buffers_.back().data(), host.tensor().data, buffers_.back().bytes());
+        return on_device(element, rows, columns, buffers_.back().data());
+    }
+    lowbit_tensor output(Element element, int64_t rows, int64_t columns) {
+        return tensor(element, rows, columns, std::vector<float>(size_t(rows * columns), -77.0f));
+    }
+    std::vector<float> read(const lowbit_tensor& t) {
+        verify::MatrixStorage host(Element(t.element), t.shape[0], t.shape[1]);
+        cuda::copy_to_host(memory_, host.tensor().data, t.data, t.shape[0] * t.shape[1] * core::element_bytes(Element(t.element)));
+        std::vector<float> values;
+        for (int64_t i = 0; i < t.shape[0] * t.shape[1]; ++i) values.push_back(float(host.at(i / t.shape[1], i % t.shape[1])));
+        return values;
+    }
+    static lowbit_tensor on_device(Element element, int64_t rows, int64_t columns, void* data) {
+        lowbit_tensor t = lowbit_matrix(data, lowbit_element(element), rows, columns);
+        t.device = LOWBIT_CUDA;
+        return t;
+    }
+    void give_workspace(Context& context, size_t bytes) {
+        buffers_.emplace_back(memory_.allocator, int64_t(bytes));
+        context.set_workspace(buffers_.back().data(), bytes);
+    }
+
+    core::Context memory_;
+    std::vector<core::Buffer> buffers_;
+};
+
+struct Product {
+    const char* weight;
+    const char* x;  // of bf16 or fp16 numbers, quantized on the way where it is another format
+    int64_t m, n, k;
+};
+
+// Sizes at which every tile of the main loop is the best, and splits of K.
+TEST_F(CudaApi, EveryTileAgreesWithTheKernelForAnything) {
+    for (const Product& p :
+         {Product{"bf16", "bf16", 4096, 4224, 1024}, Product{"bf16", "bf16", 300, 700, 1056}, Product{"bf16", "bf16", 16, 192, 4096},
+          Product{"fp16", "fp16", 1024, 4096, 512}, Product{"fp16", "fp16", 50, 333, 2048}, Product{"int4:g128", "bf16", 1000, 4100, 1024},
+          Product{"int4:g128", "bf16", 60, 1000, 2048}, Product{"int4:g128", "bf16", 7, 4096, 4096},
+          Product{"int4:g32", "fp16", 130, 900, 1056}, Product{"int8:row", "int8:row", 4096, 4224, 1024},
+          Product{"int8:row", "int8:row", 5, 1000, 4096}, Product{"int4:g128", "int8:row", 200, 500, 1024}}) {
+        SCOPED_TRACE(testing::Message() << p.weight << " x " << p.x << " " << p.m << "x" << p.n << "x" << p.k);
+        const Element plain = std::string(p.x) == "fp16" ? Element::fp16 : Element::bf16;
+        const Tensor x(tensor(plain, p.m, p.k, integers(p.m * p.k, 1))), weight(tensor(plain, p.n, p.k, integers(p.n * p.k, 2)));
+        const lowbit_tensor fast = output(Element::fp32, p.m, p.n), plainly = output(Element::fp32, p.m, p.n);
+        Context context = Context::cuda(0);
+        const bool quantized = std::string(p.weight).find(':') != std::string::npos;
+        const Epilogue epilogue{.x_format = std::string(p.x).find(':') != std::string::npos ? p.x : ""};
+        std::optional<Quantized> q;
+        std::optional<Packed> packed;
+        if (quantized) packed.emplace(pack(context, q.emplace(quantize(context, weight, std::string(p.weight)))));
+        const Operand operand = packed ? Operand(*packed) : Operand(weight);
+        give_workspace(context, matmul_workspace(context, x, operand, Tensor(fast), epilogue));
+        matmul(context, x, operand, Tensor(fast), epilogue);
+        const std::string chosen = explain(context, x, operand, Tensor(fast), epilogue);
+        EXPECT_NE(chosen.find("chosen: ampere"), std::string::npos) << chosen;
+        context.set_kernel("cuda_universal");
+        give_workspace(context, matmul_workspace(context, x, operand, Tensor(plainly), epilogue));
+        matmul(context, x, operand, Tensor(plainly), epilogue);
+        const std::vector<float> a = read(fast), b = read(plainly);
+        size_t different = 0;
+        for (size_t i = 0; i < a.size(); ++i) different += a[i] != b[i];
+        EXPECT_EQ(different, 0u) << "the first result is " << a[0] << ", expected " << b[0];
+        buffers_.clear();
+    }
+}
+
+TEST_F(CudaApi, PacksAsTheCpuDoesAndBack) {
+    core::Context cpu;
+    for (const char* name : {"int4:g128", "int4:row", "uint4:g32:asym", "nf4:g64", "mxfp4", "nvfp4", "q4_0", "iq4_nl", "int8:row", "q4_k"})
+        for (const int64_t rows : {1, 17, 64}) {
+            const core::Format format = core::Format::parse(name);
+            const int64_t columns = format.is_ggml() ? 256 : 200;
+            verify::MatrixStorage x(Element::fp32, rows, columns);
+            x.fill(verify::normal_values(rows * columns, 3));
+            const verify::QuantizedStorage host(format, rows, columns), back(format, rows, columns);
+            core::run(core::QuantizeProblem{&cpu, x.tensor(), host.view(), false});
+            verify::Mirror mirror(memory_);
+            const core::QuantizedView plain = mirror.quantized(host.view()), packed = mirror.packed(plain),
+                                      unpacked = mirror.quantized(back.view());
+            const int64_t bytes = core::packed_bytes(format, packed.layout, rows, columns);
+            std::vector<std::byte> made(static_cast<size_t>(bytes));
+            cuda::copy_to_host(memory_, made.data(), packed.codes - 256, bytes);
+            core::Buffer expected(core::Allocator::aligned_heap(), bytes);
+            std::memset(expected.data(), 0, size_t(bytes));
+            const core::QuantizedView planes = core::packed_planes(format, packed.layout, rows, columns, expected.data());
+            core::write_packed_header(planes, expected.data());
+            core::pack_planes(host.view(), planes);
+            EXPECT_EQ(std::memcmp(made.data(), expected.data(), size_t(bytes)), 0) << name << " " << rows;
+            cuda::unpack(memory_, packed, unpacked);
+            mirror.bring_back(back.view(), unpacked);
+            EXPECT_TRUE(back == host) << name << " " << rows << ": " << back.first_difference(host);
+        }
+}
+
+TEST_F(CudaApi, SaysHowMuchWorkspaceIsMissing) {
+    Context context = Context::cuda(0);
+    const Tensor x(tensor(Element::bf16, 4, 100, integers(400, 1))), weight(tensor(Element::bf16, 8, 100, integers(800, 2)));
+    const lowbit_tensor y = output(Element::fp32, 4, 8);
+    const size_t bytes = matmul_workspace(context, x, weight, Tensor(y));
+    ASSERT_GT(bytes, 0u);
+    try {
+        matmul(context, x, weight, Tensor(y));
+        FAIL() << "a product without its workspace";
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("lowbit_matmul_workspace"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(read(y)[0], -77.0f);
+}
+
+TEST_F(CudaApi, RefusesMemoryOfTheCpu) {
+    Context context = Context::cuda(0);
+    std::vector<float> x(64), w(64), y(4);
+    EXPECT_THROW(matmul(context, view(x.data(), {2, 32}), view(w.data(), {2, 32}), view(y.data(), {2, 2})), Error);
+    EXPECT_THROW(quantize(context, view(x.data(), {2, 32}), "int8:row"), Error);
+}
+
+TEST(PackedTiles, AreUndoneByUnpack) {
+    core::Context cpu;
+    for (const char* name : {"int4:g128", "int4:row", "uint4:g32:asym", "nf4:g64", "mxfp4", "nvfp4", "q4_0", "iq4_nl"})
+        for (const int64_t rows : {0, 1, 16, 35}) {
+            const core::Format format = core::Format::parse(name);
+            const int64_t columns = format.is_ggml() ? 96 : 75;
+            verify::MatrixStorage x(Element::fp32, rows, columns);
+            x.fill(verify::normal_values(rows * columns, 3));
+            const verify::QuantizedStorage host(format, rows, columns), back(format, rows, columns);
+            core::run(core::QuantizeProblem{&cpu, x.tensor(), host.view(), false});
+            ASSERT_EQ(core::packed_layout(format, Device::cuda), core::PackedLayout::tiles) << name;
+            core::Buffer memory(core::Allocator::aligned_heap(), core::packed_bytes(format, core::PackedLayout::tiles, rows, columns));
+            const core::QuantizedView packed = core::packed_planes(format, core::PackedLayout::tiles, rows, columns, memory.data());
+            core::pack_planes(host.view(), packed);
+            core::unpack_planes(packed, back.view());
+            EXPECT_TRUE(back == host) << name << " " << rows << ": " << back.first_difference(host);
+        }
+}
+
+}  // namespace
+}  // namespace lowbit
