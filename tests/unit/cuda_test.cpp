@@ -24,11 +24,11 @@ protected:
         verify::use_device(memory_, Device::cuda);
     }
 
-    // Integers from -7 to 7; the first of every 32 is 7, so that the scale of every group of int4 is 1.
-    static std::vector<float> integers(int64_t count, uint64_t seed) {
+    // Integers from -7 to 7; the first of every 32 is `largest`: 7 makes the scale of every group of int4 1, 127 that of int8.
+    static std::vector<float> integers(int64_t count, uint64_t seed, float largest = 7.0f) {
         verify::Random random(seed);
         std::vector<float> values(static_cast<size_t>(count));
-        for (size_t i = 0; i < values.size(); ++i) values[i] = i % 32 == 0 ? 7.0f : float(random.below(15) - 7);
+        for (size_t i = 0; i < values.size(); ++i) values[i] = i % 32 == 0 ? largest : float(random.below(15) - 7);
         return values;
     }
 
@@ -79,7 +79,9 @@ TEST_F(CudaApi, EveryTileAgreesWithTheKernelForAnything) {
           Product{"int8:row", "int8:row", 5, 1000, 4096}, Product{"int4:g128", "int8:row", 200, 500, 1024}}) {
         SCOPED_TRACE(testing::Message() << p.weight << " x " << p.x << " " << p.m << "x" << p.n << "x" << p.k);
         const Element plain = std::string(p.x) == "fp16" ? Element::fp16 : Element::bf16;
-        const Tensor x(tensor(plain, p.m, p.k, integers(p.m * p.k, 1))), weight(tensor(plain, p.n, p.k, integers(p.n * p.k, 2)));
+        const auto largest = [](const char* format) { return std::string(format).starts_with("int8") ? 127.0f : 7.0f; };
+        const Tensor x(tensor(plain, p.m, p.k, integers(p.m * p.k, 1, largest(p.x)))),
+            weight(tensor(plain, p.n, p.k, integers(p.n * p.k, 2, largest(p.weight))));
         const lowbit_tensor fast = output(Element::fp32, p.m, p.n), plainly = output(Element::fp32, p.m, p.n);
         Context context = Context::cuda(0);
         const bool quantized = std::string(p.weight).find(':') != std::string::npos;

@@ -51,7 +51,7 @@ TEST(Packed, RefusesBytesThatAreNotOne) {
     EXPECT_TRUE(refused(8, 9, size));         // version
     EXPECT_TRUE(refused(12, 9, size));        // layout
     EXPECT_TRUE(refused(16, 99, size));       // element
-    EXPECT_TRUE(refused(48, 5, size));        // rows
+    EXPECT_TRUE(refused(48, 99, size));       // rows
     EXPECT_TRUE(refused(55, 0x80, size));     // negative rows
     EXPECT_TRUE(refused(0, 'l', size - 64));  // truncated
     EXPECT_TRUE(refused(0, 'l', 5));

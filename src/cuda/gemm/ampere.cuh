@@ -125,33 +125,34 @@ public:
         constexpr int block_values = steps_per_block * Mma::values_per_step;
         const int block = first_block + warp_depth_, first = block * block_values;
         const bool inside = Shape::WarpDepth == 1 || block < args_.k_blocks;
+        bool whole = true;  // no group ends inside of the block: nearly always
         if constexpr (C::Grouped)
             if (inside) {
                 enter_group(first);
-                if (group_end_ < first + block_values) {
-#pragma unroll
-                    for (int part = 0; part < copy_parts; ++part) meanwhile(part);
-                    multiply_short_groups(stage, first);
-                    return begin(next());
-                }
+                whole = group_end_ >= first + block_values;
             }
+        constexpr int last = steps_per_block - 1;
+        if (whole) {
 #pragma unroll
-        for (int step = 0; step < steps_per_block; ++step) {
-            typename Source::Kept following[Shape::row_fragments];
-            if (step + 1 < steps_per_block) {
+            for (int step = 0; step < last; ++step) {
                 load(operands_[(step + 1) % 2], stage, step + 1);
-            } else {
-                const uint32_t after = next();
-                load(operands_[0], after, 0);
-#pragma unroll
-                for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(following[i], after, rows_at_, i);
+                meanwhile(step);
+                if (inside) multiply_step(operands_[step % 2], step);
             }
-            if (step < copy_parts) meanwhile(step);
-            if (inside) multiply_step(operands_[step % 2], step);
-            if (step + 1 == steps_per_block)
+        } else {
 #pragma unroll
-                for (int i = 0; i < Shape::row_fragments; ++i) kept_[i] = following[i];
+            for (int part = 0; part < copy_parts; ++part) meanwhile(part);
+            multiply_short_groups(stage, first);
         }
+        // One barrier for all warps of the block, whichever way they came.
+        const uint32_t after = next();
+        load(operands_[0], after, 0);
+        typename Source::Kept following[Shape::row_fragments];
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(following[i], after, rows_at_, i);
+        if (whole && inside) multiply_step(operands_[last % 2], last);
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i) kept_[i] = following[i];
     }
 
     // After the last step.
