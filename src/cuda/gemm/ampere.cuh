@@ -16,10 +16,12 @@
 namespace lowbit::cuda {
 
 // What a block does: sizes, and how its warps share it.
-template <int Rows_, int Tokens_, int WarpRows_, int WarpTokens_, int WarpDepth_, int Stages_, int BlocksPerMultiprocessor_>
+// Chain: k blocks that a warp takes one after the other in a stage, so that a group of them needs its scales once.
+template <int Rows_, int Tokens_, int WarpRows_, int WarpTokens_, int WarpDepth_, int Stages_, int BlocksPerMultiprocessor_, int Chain_ = 1>
 struct Tile {
     static constexpr int Rows = Rows_, Tokens = Tokens_, WarpRows = WarpRows_, WarpTokens = WarpTokens_, WarpDepth = WarpDepth_;
-    static constexpr int Stages = Stages_, BlocksPerMultiprocessor = BlocksPerMultiprocessor_;
+    static constexpr int Stages = Stages_, BlocksPerMultiprocessor = BlocksPerMultiprocessor_, Chain = Chain_;
+    static constexpr int blocks_per_stage = WarpDepth * Chain;
     static constexpr int threads = WarpRows * WarpTokens * WarpDepth * 32;
     static constexpr int rows_per_warp = Rows / WarpRows, tokens_per_warp = Tokens / WarpTokens;
     static constexpr int row_fragments = rows_per_warp / 16, token_fragments = tokens_per_warp / 8;
@@ -46,7 +48,7 @@ struct AmpereConfig {
     using Shape = Tile_;
     static constexpr bool Grouped = Groups_ != Groups::none, TokensGrouped = Groups_ == Groups::rows_and_tokens;
     static constexpr int weight_bytes = Source::template stage_bytes<Shape::Rows>, token_bytes = Shape::Tokens * block_bytes;
-    static constexpr int stage_bytes = (weight_bytes + token_bytes) * Shape::WarpDepth;
+    static constexpr int k_block_bytes = weight_bytes + token_bytes, stage_bytes = k_block_bytes * Shape::blocks_per_stage;
     static constexpr int pitch = Shape::Rows + 4;  // of the results in shared memory: lanes of a store fall into different banks
     static constexpr int result_bytes = Shape::tokens_per_warp * pitch * 4;
     static constexpr int shared_bytes = stage_bytes * Shape::Stages > result_bytes ? stage_bytes* Shape::Stages : result_bytes;
@@ -71,7 +73,8 @@ struct WorkItem {
         const uint32_t width = token_tiles - first < band ? token_tiles - first : band;
         first_row = int64_t(inside / width) * Shape::Rows;
         first_token = int64_t(first + inside % width) * Shape::Tokens;
-        const int all = int(args.k_blocks + Shape::WarpDepth - 1) / Shape::WarpDepth, each = (all + args.splits - 1) / args.splits;
+        const int all = int(args.k_blocks + Shape::blocks_per_stage - 1) / Shape::blocks_per_stage,
+                  each = (all + args.splits - 1) / args.splits;
         first_stage = each * int(blockIdx.y);
         stages = all - first_stage < each ? all - first_stage : each;
         if (stages < 0) stages = 0;
@@ -95,7 +98,7 @@ public:
         first_token_ = work.first_token + warp_token_ * Shape::tokens_per_warp;
         constexpr int pair = Shape::token_fragments % 2 == 0;  // one load brings the fragments of 16 tokens
         const int token = warp_token_ * Shape::tokens_per_warp + lane % 8 + (pair ? lane / 16 * 8 : 0);
-        const uint32_t place = uint32_t(warp_depth_ * (C::weight_bytes + C::token_bytes));
+        const uint32_t place = uint32_t(warp_depth_ * Shape::Chain * C::k_block_bytes);
         rows_at_ = place + Source::first(warp_row_ * Shape::rows_per_warp);
         tokens_at_ = place + C::weight_bytes + uint32_t(swizzled(token, lane / 8 % 2));
         ptx::hold(rows_at_), ptx::hold(tokens_at_);
@@ -123,8 +126,8 @@ public:
     template <class Meanwhile, class Next>
     __device__ void multiply(uint32_t stage, int first_block, const Meanwhile& meanwhile, const Next& next) {
         constexpr int block_values = steps_per_block * Mma::values_per_step;
-        const int block = first_block + warp_depth_, first = block * block_values;
-        const bool inside = Shape::WarpDepth == 1 || block < args_.k_blocks;
+        const int block = first_block + warp_depth_ * Shape::Chain, first = block * block_values;
+        const bool inside = Shape::blocks_per_stage == 1 || block < args_.k_blocks;
         bool whole = true;  // no group ends inside of the block: nearly always
         if constexpr (C::Grouped)
             if (inside) {
@@ -338,10 +341,10 @@ public:
 
     __device__ void copy(uint8_t* stage, int first_block, int part) const {
 #pragma unroll
-        for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
-            uint8_t* place = stage + depth * (C::weight_bytes + C::token_bytes);
-            rows_.copy(place, first_block + depth, part);
-            tokens_.copy(place + C::weight_bytes, first_block + depth, part);
+        for (int block = 0; block < Shape::blocks_per_stage; ++block) {
+            uint8_t* place = stage + block * C::k_block_bytes;
+            rows_.copy(place, first_block + block, part);
+            tokens_.copy(place + C::weight_bytes, first_block + block, part);
         }
     }
 
@@ -407,7 +410,7 @@ __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultipro
     for (int i = 0; i < Shape::Stages - 1; ++i) {
 #pragma unroll
         for (int part = 0; part < copy_parts; ++part)
-            copier.copy(shared + i * C::stage_bytes, (work.first_stage + i) * Shape::WarpDepth, part);
+            copier.copy(shared + i * C::stage_bytes, (work.first_stage + i) * Shape::blocks_per_stage, part);
         ptx::commit_copies();
     }
     const uint32_t ring = ptx::shared_address(shared);
@@ -423,16 +426,21 @@ __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultipro
     for (int i = 0; i < work.stages; ++i) {
         // What lies beyond the last stage is filled with zeros, or with what another block needs; nobody multiplies it.
         const auto copy = [&](int part) {
-            copier.copy(shared + free * C::stage_bytes, (work.first_stage + i + Shape::Stages - 1) * Shape::WarpDepth, part);
+            copier.copy(shared + free * C::stage_bytes, (work.first_stage + i + Shape::Stages - 1) * Shape::blocks_per_stage, part);
             if (part + 1 == copy_parts) ptx::commit_copies();
         };
         const auto next = [&] { return arrived(after(stage)); };
-        const int first_block = (work.first_stage + i) * Shape::WarpDepth;
-        if constexpr (Shape::WarpDepth > 1) {  // few tokens: the sooner the weight is asked for, the better
+        const int first_block = (work.first_stage + i) * Shape::blocks_per_stage;
+        if constexpr (Shape::blocks_per_stage > 1) {  // few tokens: the sooner the weight is asked for, the better
 #pragma unroll
             for (int part = 0; part < copy_parts; ++part) copy(part);
-            sums.multiply(
-                ring + stage * C::stage_bytes, first_block, [](int) {}, next);
+            const auto nothing = [](int) {};
+#pragma unroll
+            for (int link = 0; link < Shape::Chain; ++link) {
+                const uint32_t block = ring + stage * C::stage_bytes + link * C::k_block_bytes;
+                const auto following = [&] { return link + 1 < Shape::Chain ? block + C::k_block_bytes : next(); };
+                sums.multiply(block, first_block + link, nothing, following);
+            }
         } else {
             sums.multiply(ring + stage * C::stage_bytes, first_block, copy, next);
         }

@@ -12,7 +12,7 @@ namespace lowbit::cuda {
 
 //                         rows tokens warps: rows tokens depth  stages blocks per multiprocessor
 using FewTokensTile = Tile<64, 16, 2, 1, 2, 4, 2>;
-using FewTokensPackedTile = Tile<64, 16, 2, 1, 2, 6, 4>;  // packed codes take a quarter of the room
+using FewTokensPackedTile = Tile<64, 16, 2, 1, 2, 3, 4, 2>;  // packed codes take a quarter of the room; a chain covers a group of 128
 using SomeTokensTile = Tile<64, 64, 2, 2, 1, 4, 2>;
 using SquareTile = Tile<128, 128, 2, 4, 1, 3, 1>;
 using SquarePackedTile = Tile<128, 128, 4, 2, 1, 4, 1>;  // few rows per warp: every fragment is decoded for more tokens
@@ -22,8 +22,8 @@ using DeepWideTile = Tile<128, 256, 2, 4, 1, 4, 1>;  // for chips with the room
 template <class C>
 constexpr TileCandidate candidate(TileKind kind, double efficiency) {
     using Shape = typename C::Shape;
-    return {kind,           Shape::Rows,      Shape::Tokens, C::shared_bytes, Shape::BlocksPerMultiprocessor,
-            Shape::threads, Shape::WarpDepth, efficiency};
+    return {kind,      Shape::Rows, Shape::Tokens, C::shared_bytes, Shape::BlocksPerMultiprocessor, Shape::threads, Shape::blocks_per_stage,
+            efficiency};
 }
 
 template <class C>
