@@ -65,6 +65,12 @@ sanitized() {
 stage "set up" - scripts/setup.sh build || stop "the set-up"
 stage "set up Python" - scripts/setup.sh python || stop "the set-up of Python"
 stage "release: build" - build_release || stop "the release build"
+report_library() {
+    local copy=$record/library
+    cp -L build/release/liblowbit.so "$copy" && strip "$copy" && echo "== release: liblowbit.so takes $(($(stat -c %s "$copy") / 1000000)) MB, stripped"
+    rm -f "$copy"
+}
+report_library || true
 stage "release" build/release/test-results run_ctest release -LE '^threads$' || true
 stage "python" "$record/pytest.xml" run_pytest || true
 sanitized asan address,undefined unit lowbit_tests
