@@ -107,5 +107,4 @@ AmpereRunner int8_runner(bool decoded, Groups groups);
 AmpereRunner int1_runner();
 AmpereRunner tiles_bf16_runner(Element element);
 AmpereRunner tiles_fp16_runner(Element element);
-
 }  // namespace lowbit::cuda
