@@ -1,7 +1,7 @@
 // How a word of eight 4-bit codes becomes the four registers of a 16-row fragment. One struct per kind of code and type of number.
 //
 // Nibble j of the word, j = 0..3, is the even column of register j, nibble j + 4 the odd one; registers 0 and 2 belong to row g of the
-// tile, 1 and 3 to row g + 8. What depends on the row and the group (zero points) is kept in `Group`.
+// tile, 1 and 3 to row g + 8. What depends on the row and the group (zero points) is fetched as `GroupBits` and kept as `Group`.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -41,11 +41,31 @@ __device__ inline uint32_t as_bits(Pair pair) {
     return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
+// Arithmetic on two numbers in a word.
+template <class Mma>
+struct PairsOf {
+    using Pair = typename Magic<Mma>::Pair;
+    __device__ static uint32_t both(float value) {
+        if constexpr (std::is_same_v<Mma, ptx::MmaBf16>)
+            return as_bits(__float2bfloat162_rn(value));
+        else
+            return as_bits(__float2half2_rn(value));
+    }
+    __device__ static uint32_t multiply(uint32_t a, uint32_t b) { return as_bits(__hmul2(as_pair<Pair>(a), as_pair<Pair>(b))); }
+};
+
+// Decoders that need nothing of a group.
+struct AnyGroup {
+    struct Group {};
+    struct GroupBits {};
+    __device__ static GroupBits fetch_group(const GroupScales&, int64_t, int) { return {}; }
+    __device__ static void open_group(Group&, GroupBits) {}
+};
+
 // int4 and q4_0: code less 8.
 template <class Mma>
-struct SignedNibbles {
-    struct Group {};
-    __device__ static void open_group(Group&, const GroupScales&, int64_t, int) {}
+struct SignedNibbles : AnyGroup {
+    using Pairs = PairsOf<Mma>;
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
         using Pair = typename Magic<Mma>::Pair;
         const Pair bias = Magic<Mma>::pair(8);
@@ -58,11 +78,15 @@ struct SignedNibbles {
 // uint4: code less its group's zero point.
 template <class Mma>
 struct UnsignedNibbles {
+    using Pairs = PairsOf<Mma>;
     struct Group {
         typename Magic<Mma>::Pair bias[2];  // rows g and g + 8
     };
-    __device__ static void open_group(Group& group, const GroupScales& scales, int64_t offset, int which) {
-        const uint32_t zeros = scales.zero_pair(offset, which);
+    using GroupBits = uint32_t;
+    __device__ static GroupBits fetch_group(const GroupScales& scales, int64_t offset, int which) {
+        return scales.zero_pair(offset, which);
+    }
+    __device__ static void open_group(Group& group, GroupBits zeros) {
         group.bias[0] = Magic<Mma>::pair(int(zeros & 0xff));
         group.bias[1] = Magic<Mma>::pair(int(zeros >> 8));
     }
@@ -77,10 +101,8 @@ struct UnsignedNibbles {
 // fp4, nf4, iq4_nl: sixteen levels, looked up eight bytes at a time. A level's low and high bytes are picked out of registers with byte
 // permutes: the table never touches memory. Bit 3 of a code says which half of the table, bits 0..2 the entry.
 template <class Mma, Element E>
-struct LevelNibbles {
-    struct Group {};
-    __device__ static void open_group(Group&, const GroupScales&, int64_t, int) {}
-
+struct LevelNibbles : AnyGroup {
+    using Pairs = PairsOf<Mma>;
     static constexpr uint16_t level_bits(int code) {
         const float value = level(code);
         const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;

@@ -213,7 +213,10 @@ Plan make_plan(Arithmetic arithmetic, WeightSource source, const MatmulProblem& 
         plan.tokens_at = plan.reserve(core::checked_multiply(problem.m(), plan.token_pitch, "workspace"));
         plan.args.tokens = {nullptr, plan.token_pitch, problem.m(), plan.token_pitch};
     }
-    plan.tile = plan.runner.choose({problem.m(), problem.n(), plan.args.k_blocks}, problem.context->device_index);
+    ProductSize size{problem.m(), problem.n(), plan.args.k_blocks};
+    size.groups_are_blocks =
+        plan.args.row_groups.group % (step_values(arithmetic) * steps_per_block) == 0 || plan.args.row_groups.group >= problem.k();
+    plan.tile = plan.runner.choose(size, problem.context->device_index);
     plan.args.splits = plan.tile.splits;
     if (plan.args.splits > 1)
         plan.partials_at = plan.reserve(core::checked_multiply(problem.m() * plan.args.splits, problem.n() * 4, "workspace"));
@@ -306,11 +309,14 @@ void run_ampere(Arithmetic arithmetic, WeightSource source, const MatmulProblem&
     add_parts(arithmetic, plan, stream);
 }
 
-double ampere_operand_rounding(Arithmetic arithmetic, WeightSource, const MatmulProblem& problem) {
+// Roundings of the weight on its way into the tensor core, each of at most half a unit.
+double ampere_operand_rounding(Arithmetic arithmetic, WeightSource source, const MatmulProblem& problem) {
     if (!is_floating(arithmetic) || !problem.weight.is_quantized) return 0;
     const bool rounds =
         problem.weight.quantized.format.element == Element::nf4 || scaling_of(arithmetic, problem.weight, false) == Scaling::inside;
-    return rounds ? (arithmetic == Arithmetic::bf16 ? 0x1p-8 : 0x1p-11) : 0;
+    const bool folds = source == WeightSource::tiles && make_plan(arithmetic, source, problem).tile.kind == TileKind::folded;
+    // Folding rounds the scale and its product with the code.
+    return (double(rounds) + double(folds)) * (arithmetic == Arithmetic::bf16 ? 0x1p-8 : 0x1p-11);
 }
 
 void add_ampere(core::Registry& registry) {

@@ -6,7 +6,9 @@
 //
 //     copies (ring of stages)  ->  fragments of a step  ->  part sums  -- at the end of a group, times its scales -->  sums  ->  epilogue
 //
-// Group scales multiply fp32 part sums, not weights: what the tensor core sees are codes, which 16 bits hold exactly.
+// Group scales multiply fp32 part sums, not weights: what the tensor core sees are codes, which 16 bits hold exactly. Part sums take as
+// many registers as sums, though; the widest tile of packed bf16 products has no room for them, and folds the scales into the decoded
+// weight.
 #pragma once
 #include <cstdint>
 
@@ -38,15 +40,18 @@ struct AmpereArgs {
     EpilogueArgs epilogue;
 };
 
-// Whose scales change along K.
-enum class Groups { none, rows, rows_and_tokens };
+// Whose scales change along K. `folded`: the rows', and they are multiplied into the decoded weight, which is rounded once more; groups are
+// whole k blocks there.
+enum class Groups { none, rows, rows_and_tokens, folded };
 
 template <class Mma_, class Source_, class Tile_, Groups Groups_>
 struct AmpereConfig {
     using Mma = Mma_;
     using Source = Source_;
     using Shape = Tile_;
-    static constexpr bool Grouped = Groups_ != Groups::none, TokensGrouped = Groups_ == Groups::rows_and_tokens;
+    static constexpr bool TokensGrouped = Groups_ == Groups::rows_and_tokens, Grouped = TokensGrouped || Groups_ == Groups::rows;
+    static constexpr bool Folded = Groups_ == Groups::folded;
+    static_assert(!Folded || (Source_::decodes && Tile_::blocks_per_stage == 1));
     static constexpr int weight_bytes = Source::template stage_bytes<Shape::Rows>, token_bytes = Shape::Tokens * block_bytes;
     static constexpr int k_block_bytes = weight_bytes + token_bytes, stage_bytes = k_block_bytes * Shape::blocks_per_stage;
     static constexpr int pitch = Shape::Rows + 4;  // of the results in shared memory: lanes of a store fall into different banks
@@ -102,13 +107,14 @@ public:
         rows_at_ = place + Source::first(warp_row_ * Shape::rows_per_warp);
         tokens_at_ = place + C::weight_bytes + uint32_t(swizzled(token, lane / 8 % 2));
         ptx::hold(rows_at_), ptx::hold(tokens_at_);
-        if constexpr (C::Grouped && Source::decodes)
+        if constexpr ((C::Grouped || C::Folded) && Source::decodes)
 #pragma unroll
             for (int i = 0; i < Shape::row_fragments; ++i) {
                 // Tiles beyond the matrix: the last one's scales will do, their products are never stored.
                 scales_at_[i] = args.row_groups.pair_offset(smaller(first_row_ / 16 + i, (args.rows - 1) / 16), lane / 4);
                 ptx::hold(scales_at_[i]);
             }
+        if constexpr (C::Folded) fetch_group(work.first_stage * block_values);
     }
     __device__ int warp_token() const { return warp_token_; }
     __device__ int warp_depth() const { return warp_depth_; }
@@ -125,7 +131,6 @@ public:
     // is called copy_parts times, for copies to be strewn between the steps.
     template <class Meanwhile, class Next>
     __device__ void multiply(uint32_t stage, int first_block, const Meanwhile& meanwhile, const Next& next) {
-        constexpr int block_values = steps_per_block * Mma::values_per_step;
         const int block = first_block + warp_depth_ * Shape::Chain, first = block * block_values;
         const bool inside = Shape::blocks_per_stage == 1 || block < args_.k_blocks;
         bool whole = true;  // no group ends inside of the block: nearly always
@@ -133,6 +138,17 @@ public:
             if (inside) {
                 enter_group(first);
                 whole = group_end_ >= first + block_values;
+            }
+        if constexpr (C::Folded) {
+            open_fetched_group();
+            fetch_group(first + block_values);
+        }
+        if constexpr (Shape::WarpDepth == 1)
+            if (!whole) {  // all warps of the block alike, so that the rest has no branches
+#pragma unroll
+                for (int part = 0; part < copy_parts; ++part) meanwhile(part);
+                multiply_short_groups(stage, first);
+                return begin(next());
             }
         constexpr int last = steps_per_block - 1;
         if (whole) {
@@ -181,6 +197,8 @@ public:
     }
 
 private:
+    static constexpr int block_values = steps_per_block * Mma::values_per_step;
+
     struct Operands {
         uint32_t a[Source::decodes ? 1 : Shape::row_fragments][4], b[Shape::token_fragments][2];
     };
@@ -209,6 +227,9 @@ private:
             if constexpr (Source::decodes) {
                 uint32_t a[4];
                 Source::decode(a, kept_[i], group_[i], step);
+                if constexpr (C::Folded)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) a[j] = Source::Pairs::multiply(a[j], fold_[i][j % 2]);
 #pragma unroll
                 for (int j = 0; j < Shape::token_fragments; ++j) Mma::multiply(parts_[i][j], a, operands.b[j]);
             } else {
@@ -252,7 +273,7 @@ private:
 #pragma unroll
             for (int i = 0; i < Shape::row_fragments; ++i) {
                 scales_[i] = args_.row_groups.pair_bits(scales_at_[i], which);
-                Source::open_group(group_[i], args_.row_groups, scales_at_[i], which);
+                Source::open_group(group_[i], Source::fetch_group(args_.row_groups, scales_at_[i], which));
             }
         } else {
             int length = args_.row_groups.group;
@@ -268,6 +289,24 @@ private:
                 scales_[i].x = args_.row_groups.bits_at(smaller(row, args_.rows - 1), which);
                 scales_[i].y = args_.row_groups.bits_at(smaller(row + 8, args_.rows - 1), which);
             }
+        }
+    }
+
+    // Folded groups: the scales of the block at column k are asked for a block ahead.
+    __device__ void fetch_group(int k) {
+        const int which = args_.row_groups.group_of(smaller(k, args_.epilogue.depth - 1));
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i) {
+            scales_[i] = args_.row_groups.pair_bits(scales_at_[i], which);
+            fetched_[i] = Source::fetch_group(args_.row_groups, scales_at_[i], which);
+        }
+    }
+    __device__ void open_fetched_group() {
+#pragma unroll
+        for (int i = 0; i < Shape::row_fragments; ++i) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) fold_[i][half] = Source::Pairs::both(args_.row_groups.pair_value(scales_[i], half));
+            Source::open_group(group_[i], fetched_[i]);
         }
     }
 
@@ -325,9 +364,11 @@ private:
     int group_begin_ = -1, group_end_ = 0;
     typename C::Part parts_[Shape::row_fragments][Shape::token_fragments][4] = {};
     float sums_[C::Grouped ? Shape::row_fragments : 1][C::Grouped ? Shape::token_fragments : 1][4] = {};
-    int64_t scales_at_[C::Grouped && Source::decodes ? Shape::row_fragments : 1];
-    uint2 scales_[C::Grouped ? Shape::row_fragments : 1];  // of rows g and g + 8, as they lie in memory
+    int64_t scales_at_[(C::Grouped || C::Folded) && Source::decodes ? Shape::row_fragments : 1];
+    uint2 scales_[C::Grouped || C::Folded ? Shape::row_fragments : 1];  // of rows g and g + 8, as they lie in memory
     typename Source::Group group_[Shape::row_fragments];
+    typename Source::GroupBits fetched_[Shape::row_fragments];
+    uint32_t fold_[C::Folded ? Shape::row_fragments : 1][2];  // scales of rows g and g + 8, each twice in a word
 };
 
 // Brings a stage of both operands into shared memory.

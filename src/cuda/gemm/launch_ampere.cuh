@@ -1,6 +1,7 @@
 // Launches the main loop with a tile that fits the product, for one kind of arithmetic and source. Included by the files that
 // instantiate it, one each, so that they compile side by side.
 #pragma once
+#include <array>
 #include <atomic>
 
 #include "cuda/devices.hpp"
@@ -15,9 +16,11 @@ using FewTokensTile = Tile<64, 16, 2, 1, 2, 4, 2>;
 using FewTokensPackedTile = Tile<64, 16, 2, 1, 2, 3, 4, 2>;  // packed codes take a quarter of the room; a chain covers a group of 128
 using SomeTokensTile = Tile<64, 64, 2, 2, 1, 4, 2>;
 using SquareTile = Tile<128, 128, 2, 4, 1, 3, 1>;
-using SquarePackedTile = Tile<128, 128, 4, 2, 1, 4, 1>;  // few rows per warp: every fragment is decoded for more tokens
+using SomeTokensPackedTile = Tile<128, 64, 4, 1, 1, 4, 2>;  // few rows per warp: every fragment is decoded for more tokens
 using WideTile = Tile<128, 256, 2, 4, 1, 3, 1>;
 using DeepWideTile = Tile<128, 256, 2, 4, 1, 4, 1>;  // for chips with the room
+// Scales folded in: twice the tokens per warp. Two small blocks share a multiprocessor, and one multiplies while the other stores.
+using FoldedTile = Tile<128, 128, 4, 1, 1, 4, 2>;
 
 template <class C>
 constexpr TileCandidate candidate(TileKind kind, double efficiency) {
@@ -46,19 +49,34 @@ template <class Mma, class Source, Groups Kind>
 struct AmpereFamily {
     static constexpr bool packed = Source::template stage_bytes<16> < 16 * block_bytes;
     using Few = AmpereConfig<Mma, Source, std::conditional_t<packed, FewTokensPackedTile, FewTokensTile>, Kind>;
-    using Some = AmpereConfig<Mma, Source, SomeTokensTile, Kind>;
-    using Square = AmpereConfig<Mma, Source, std::conditional_t<packed, SquarePackedTile, SquareTile>, Kind>;
+    using Some = AmpereConfig<Mma, Source, std::conditional_t<packed, SomeTokensPackedTile, SomeTokensTile>, Kind>;
+    using Square = AmpereConfig<Mma, Source, SquareTile, Kind>;
+    // Numbers of 8 exponent bits do not overflow when their scale is folded in.
+    static constexpr bool has_folded = packed && std::is_same_v<Mma, ptx::MmaBf16>;
+    using Folded = AmpereConfig<Mma, Source, FoldedTile, has_folded ? Groups::folded : Kind>;
     using Wide = AmpereConfig<Mma, Source, WideTile, Groups::none>;
     using DeepWide = AmpereConfig<Mma, Source, DeepWideTile, Groups::none>;
     // Part sums and sums of a wide tile do not fit into the registers together; and what is decoded on the way does not gain from it.
     static constexpr bool has_wide = Kind == Groups::none && std::is_same_v<Source, RowsSource>;
 
     static TileChoice choose(const ProductSize& size, int device) {
-        static constexpr TileCandidate candidates[] = {
-            candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.65),
-            candidate<Square>(TileKind::square, 0.9), candidate<Wide>(TileKind::wide, 1.0), candidate<DeepWide>(TileKind::deep_wide, 1.02)};
+        static constexpr auto all = [] {
+            if constexpr (has_folded)
+                return std::array{candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.9),
+                                  candidate<Folded>(TileKind::folded, 1.2)};
+            else if constexpr (packed)
+                return std::array{candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.9)};
+            else if constexpr (has_wide)
+                return std::array{candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.65),
+                                  candidate<Square>(TileKind::square, 0.9), candidate<Wide>(TileKind::wide, 1.0),
+                                  candidate<DeepWide>(TileKind::deep_wide, 1.02)};
+            else
+                return std::array{candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.65),
+                                  candidate<Square>(TileKind::square, 0.9)};
+        }();
         const DeviceInfo& info = devices().devices[size_t(device)];
-        return choose_tile(candidates, has_wide ? 5 : 3, size, info.multiprocessors, info.shared_bytes_per_block);
+        const int count = int(all.size()) - (has_folded && !size.groups_are_blocks);
+        return choose_tile(all.data(), count, size, info.multiprocessors, info.shared_bytes_per_block);
     }
 
     static void launch(TileKind kind, const AmpereArgs& args, const typename Source::Args& weight, const core::Context& context) {
@@ -66,9 +84,12 @@ struct AmpereFamily {
             if (kind == TileKind::wide) return launch_tile<Wide>(args, weight, context);
             if (kind == TileKind::deep_wide) return launch_tile<DeepWide>(args, weight, context);
         }
+        if constexpr (has_folded)
+            if (kind == TileKind::folded) return launch_tile<Folded>(args, weight, context);
         if (kind == TileKind::few_tokens) return launch_tile<Few>(args, weight, context);
-        if (kind == TileKind::some_tokens) return launch_tile<Some>(args, weight, context);
-        launch_tile<Square>(args, weight, context);
+        if constexpr (!packed)
+            if (kind == TileKind::square) return launch_tile<Square>(args, weight, context);
+        launch_tile<Some>(args, weight, context);
     }
 };
 

@@ -73,6 +73,7 @@ struct FragmentsInRows {
     static constexpr bool decodes = false;
     struct Kept {};   // nothing is kept from step to step
     struct Group {};  // nor from group to group
+    struct GroupBits {};
 
     __device__ static uint32_t first(int first_row) { return first_fragment(first_row); }
     __device__ static void keep(Kept&, uint32_t, uint32_t, int) {}
@@ -165,6 +166,8 @@ struct TilesSource {
         uint4 words;
     };
     using Group = typename Decoder::Group;
+    using GroupBits = typename Decoder::GroupBits;
+    using Pairs = typename Decoder::Pairs;
 
     template <int Rows, int Threads, class Mma>
     class Copier {
@@ -194,9 +197,10 @@ struct TilesSource {
         int tiles_left_, atoms_;
     };
     // `offset`: of the fragment's scales (GroupScales::pair_offset).
-    __device__ static void open_group(Group& group, const GroupScales& scales, int64_t offset, int which) {
-        Decoder::open_group(group, scales, offset, which);
+    __device__ static GroupBits fetch_group(const GroupScales& scales, int64_t offset, int which) {
+        return Decoder::fetch_group(scales, offset, which);
     }
+    __device__ static void open_group(Group& group, GroupBits bits) { Decoder::open_group(group, bits); }
     __device__ static uint32_t first(int first_row) { return uint32_t(first_row / 16 * 512 + threadIdx.x % 32 * 16); }
     __device__ static void keep(Kept& kept, uint32_t stage, uint32_t first, int fragment) {
         kept.words = ptx::load_16(stage + first + fragment * 512);

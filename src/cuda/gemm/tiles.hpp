@@ -4,7 +4,7 @@
 
 namespace lowbit::cuda {
 
-enum class TileKind { few_tokens, some_tokens, square, wide, deep_wide };
+enum class TileKind { few_tokens, some_tokens, square, wide, deep_wide, folded };
 
 struct TileCandidate {
     TileKind kind;
@@ -21,6 +21,7 @@ struct TileChoice {
 
 struct ProductSize {
     int64_t tokens, rows, k_blocks;
+    bool groups_are_blocks = false;  // every group is whole k blocks, so that its scales can be folded into the weight
 };
 
 TileChoice choose_tile(const TileCandidate* candidates, int count, const ProductSize& size, int multiprocessors, int shared_bytes_limit);

@@ -1,5 +1,5 @@
-// q4_0, q8_0 and q8_1. Four lanes of a warp hold the 32 values of a block; a warp has some neighbouring blocks, so that what it reads and
-// what it writes is each one run of bytes.
+// q4_0, q8_0 and q8_1. A thread quantizes a block of 32 values, four units; four lanes dequantize one, a unit each. A warp has some
+// neighbouring blocks, so that what it reads and what it writes is each one run of bytes.
 #include "cuda/quantize/division.cuh"
 #include "cuda/quantize/fast.hpp"
 #include "cuda/quantize/launcher.cuh"
@@ -16,10 +16,11 @@ using reference::ggml::Q4_0;
 using reference::ggml::Q8_0;
 using reference::ggml::Q8_1;
 
-constexpr int block_threads = 256;
+constexpr int block_threads = 128;
 constexpr int block_warps = block_threads / warp_size;
-constexpr int block_lanes = 4;  // of a block of 32 values
-constexpr int most_units = 4;   // per thread
+constexpr int units_per_block = 4;  // 32 values
+constexpr int block_lanes = 4;      // of a block, when it is dequantized
+constexpr int most_units = 4;       // per thread, when they are dequantized
 
 struct BlocksArguments {
     const void* plain_in;  // of quantize
@@ -73,87 +74,80 @@ __device__ inline void encode_q8(const PlainUnit<Input>& x, bool ordinary, float
     }
 }
 
-__device__ inline int sum_of_bytes(uint32_t bytes) {
-    return int(int8_t(bytes)) + int(int8_t(bytes >> 8)) + int(int8_t(bytes >> 16)) + int(int8_t(bytes >> 24));
-}
-
 template <class Block, Element Input>
-__device__ inline void quantize_q8(const PlainUnit<Input>& x, int quarter, uint8_t* to) {
-    const uint32_t bits = x.largest_bits();
-    const float largest = core::bits_to_float(group_largest(core::float_to_bits(x.largest_number(bits)), block_lanes));
-    const float scale = core::divide(largest, 127.0f);
+__device__ inline void quantize_q8(const PlainUnit<Input> (&x)[units_per_block], uint8_t* to) {
+    constexpr bool whole_words = Block::bytes % 4 == 0;
+    const uint32_t bits = largest_bits(x);
+    const float scale = core::divide(largest_number(x, bits), 127.0f);
     const float inverse = reference::ggml::inverse_or_zero(scale);
-    uint32_t bytes[2];
-    encode_q8(x, Divisor::covers_divisor(scale) && bits < PlainUnit<Input>::extraordinary_bits, inverse, bytes);
-    stage_word(to + Block::codes + unit_values * quarter, bytes[0]);
-    stage_word(to + Block::codes + unit_values * quarter + 4, bytes[1]);
-    if constexpr (Block::bytes == Q8_1::bytes) {
-        int sum = sum_of_bytes(bytes[0]) + sum_of_bytes(bytes[1]);
-        sum += __shfl_xor_sync(all_lanes, sum, 1);
-        sum += __shfl_xor_sync(all_lanes, sum, 2);
-        if (quarter == 1) stage_half(to + Q8_1::sum, core::float_to_fp16(core::multiply(scale, float(sum))));
+    const bool ordinary = Divisor::covers_divisor(scale) && bits < PlainUnit<Input>::extraordinary_bits;
+    int sum = 0;
+#pragma unroll
+    for (int i = 0; i < units_per_block; ++i) {
+        uint32_t bytes[2];
+        encode_q8(x[i], ordinary, inverse, bytes);
+#pragma unroll
+        for (int w = 0; w < 2; ++w) {
+            stage_word<whole_words>(to + Block::codes + unit_values * i + 4 * w, bytes[w]);
+            sum = __dp4a(int(bytes[w]), 0x01010101, sum);
+        }
     }
-    if (quarter == 0) stage_half(to + Block::scale, core::float_to_fp16(scale));
+    stage_half(to + Block::scale, float_to_half(scale));
+    if constexpr (Block::bytes == Q8_1::bytes)
+        stage_half(to + Q8_1::sum, core::float_to_fp16(core::multiply(scale, float(sum))));  // infinity times 0: the reference's NaN
 }
 
 // The value of largest magnitude with its sign, the first of equals; 0 where there is none but zeros and NaN.
 template <Element Input>
-__device__ inline float signed_largest(const PlainUnit<Input>& x, uint32_t bits, int quarter) {
-    const float largest = core::bits_to_float(group_largest(core::float_to_bits(x.largest_number(bits)), block_lanes));
-    uint32_t place = ~0u;  // of the first of equals, with its sign in the lowest bit
+__device__ inline float signed_largest(const PlainUnit<Input> (&x)[units_per_block]) {
+    const float largest = largest_number(x, largest_bits(x));
+    float found = 0.0f;
 #pragma unroll
-    for (int i = unit_values - 1; i >= 0; --i) {
-        const float value = x.value(i);
-        if (fabsf(value) == largest) place = uint32_t(quarter * unit_values + i) << 1 | core::float_to_bits(value) >> 31;
+    for (int i = units_per_block * unit_values - 1; i >= 0; --i) {
+        const float value = x[i / unit_values].value(i % unit_values);
+        if (fabsf(value) == largest) found = value;
     }
-#pragma unroll
-    for (int distance = 1; distance < block_lanes; distance *= 2) {
-        const uint32_t other = __shfl_xor_sync(all_lanes, place, distance);
-        place = other < place ? other : place;
-    }
-    return largest == 0.0f ? 0.0f : place & 1 ? -largest : largest;
+    return largest == 0.0f ? 0.0f : found;
 }
 
 template <Element Input>
-__device__ inline void quantize_q4_0(const PlainUnit<Input>& x, int quarter, uint8_t* to) {
-    const uint32_t bits = x.largest_bits();
-    const float scale = core::divide(signed_largest(x, bits, quarter), -8.0f);
+__device__ inline void quantize_q4_0(const PlainUnit<Input> (&x)[units_per_block], uint8_t* to) {
+    const float scale = core::divide(signed_largest(x), -8.0f);
     const float inverse = reference::ggml::inverse_or_zero(scale);
-    uint32_t bytes[2] = {0, 0};
+    // Values 16 .. 31 go into the high nibbles of values 0 .. 15.
 #pragma unroll
-    for (int i = 0; i < unit_values; ++i) {
-        const float value = core::sum(core::product(x.value(i), inverse), 8.5f);
-        bytes[i / 4] |= uint32_t(reference::ggml::truncate_between(value, 0, 15)) << (8 * (i % 4));
+    for (int half = 0; half < units_per_block / 2; ++half) {
+        uint32_t bytes[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 2 * unit_values; ++i) {
+            const float number = x[half + i / unit_values * (units_per_block / 2)].value(i % unit_values);
+            const float value = core::sum(core::product(number, inverse), 8.5f);
+            const int shift = 8 * (i % 4) + 4 * (i / unit_values);
+            bytes[i % unit_values / 4] |= uint32_t(reference::ggml::truncate_between(value, 0, 15)) << shift;
+        }
+        stage_word<false>(to + Q4_0::nibbles + unit_values * half, bytes[0]);
+        stage_word<false>(to + Q4_0::nibbles + unit_values * half + 4, bytes[1]);
     }
-    // Values 16 .. 31 go into the high nibbles of values 0 .. 15: from lanes 2 and 3 to lanes 0 and 1.
-    bytes[0] |= __shfl_xor_sync(all_lanes, bytes[0], 2) << 4;
-    bytes[1] |= __shfl_xor_sync(all_lanes, bytes[1], 2) << 4;
-    if (quarter < 2) {
-        stage_word(to + Q4_0::nibbles + unit_values * quarter, bytes[0]);
-        stage_word(to + Q4_0::nibbles + unit_values * quarter + 4, bytes[1]);
-    }
-    if (quarter == 0) stage_half(to + Q4_0::scale, core::float_to_fp16(scale));
+    stage_half(to + Q4_0::scale, float_to_half(scale));
 }
 
-template <Element Input, class Block, int Units>
+template <Element Input, class Block>
 __device__ inline void quantize_blocks_as(const BlocksArguments& arguments, uint8_t* stage) {
-    const BlockPosition<Block, Units> at(arguments.units);
-    PlainUnit<Input> x[Units];
+    const int lane = int(threadIdx.x) % warp_size;
+    const uint32_t warp_first = (blockIdx.x * block_warps + threadIdx.x / warp_size) * warp_size, block = warp_first + uint32_t(lane);
+    const uint32_t blocks = arguments.units / units_per_block;
+    if (block < blocks) {
+        PlainUnit<Input> x[units_per_block];
 #pragma unroll
-    for (int i = 0; i < Units; ++i) {
-        const uint32_t unit = at.first + i * warp_size;
-        x[i] = unit < arguments.units ? PlainUnit<Input>::load(arguments.plain_in, unit) : PlainUnit<Input>::zeros();
-    }
-    // All lanes take part, those behind the end with zeros; what they stage is not copied.
-#pragma unroll
-    for (int i = 0; i < Units; ++i) {
-        uint8_t* to = stage + at.block(i) * Block::bytes;
+        for (int i = 0; i < units_per_block; ++i) x[i] = PlainUnit<Input>::load(arguments.plain_in, int64_t(block) * units_per_block + i);
+        uint8_t* to = stage + lane * Block::bytes;
         if constexpr (Block::bytes == Q4_0::bytes)
-            quantize_q4_0(x[i], at.quarter(), to);
+            quantize_q4_0(x, to);
         else
-            quantize_q8<Block>(x[i], at.quarter(), to);
+            quantize_q8<Block>(x, to);
     }
-    copy_from_stage(stage, at.warp_bytes, arguments.blocks + at.bytes, at.lane);
+    const int existing = int(smaller(int64_t(blocks) - int64_t(warp_first), int64_t(warp_size)));
+    if (existing > 0) copy_from_stage(stage, existing * Block::bytes, arguments.blocks + int64_t(warp_first) * Block::bytes, lane);
 }
 
 // Eight values of a block in the stage.
@@ -199,7 +193,7 @@ __global__ void __launch_bounds__(block_threads) convert_blocks(BlocksArguments 
     uint8_t* stage = stages.bytes[threadIdx.x / warp_size];
     const auto convert = [&]<class Block>() {
         if constexpr (Encode)
-            quantize_blocks_as<Plain, Block, Units>(arguments, stage);
+            quantize_blocks_as<Plain, Block>(arguments, stage);
         else
             dequantize_blocks_as<Plain, Block, Units>(arguments, stage);
     };
@@ -213,9 +207,14 @@ __global__ void __launch_bounds__(block_threads) convert_blocks(BlocksArguments 
 template <bool Encode, Element Plain>
 void run_with_plain(const core::Context& context, const BlocksArguments& arguments) {
     constexpr uint32_t few_units = 1 << 18;
-    const bool thin = arguments.units <= few_units;
-    launch(Encode ? "quantize_blocks" : "dequantize_blocks",
-           thin ? convert_blocks<Plain, 1, Encode> : convert_blocks<Plain, most_units, Encode>,
+    const bool thin = !Encode && arguments.units <= few_units;
+    const auto kernel = [&] {
+        if constexpr (Encode)
+            return convert_blocks<Plain, units_per_block, true>;
+        else
+            return thin ? convert_blocks<Plain, 1, false> : convert_blocks<Plain, most_units, false>;
+    }();
+    launch(Encode ? "quantize_blocks" : "dequantize_blocks", kernel,
            {blocks_for(arguments.units, block_threads * (thin ? 1 : most_units)), block_threads}, context, arguments);
 }
 

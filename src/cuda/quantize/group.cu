@@ -9,61 +9,82 @@ namespace lowbit::cuda {
 namespace {
 
 constexpr int group_threads = 256;
-constexpr int most_units = 4;  // per thread
 
 // x is taken as one run of units: groups are whole, and rows follow each other without gaps.
 struct GroupArguments {
     const void* x;
-    uint32_t units;
-    int group_lanes;  // units of a group, a power of two up to 32: neighbouring lanes of a warp
-    int group_shift;  // its logarithm
+    uint32_t threads;  // that have something to do
+    int group_lanes;   // threads that share a group, a power of two up to 32: neighbouring lanes of a warp
+    int group_shift;   // its logarithm
     core::QuantizedView result;
     bool static_scales;
 };
 
+// A thread has one unit, or four of the same group: one scale and one divisor serve them all. Two and two of the four are neighbours, so
+// that few lanes write whole sectors.
+template <int Units>
+__device__ inline uint32_t unit_of_thread(const GroupArguments& arguments, uint32_t thread, int i) {
+    if constexpr (Units == 1) return thread;
+    const uint32_t lanes = uint32_t(arguments.group_lanes), group = thread >> arguments.group_shift, lane = thread & (lanes - 1);
+    return group * (lanes * Units) + uint32_t(i / 2) * (2 * lanes) + 2 * lane + uint32_t(i % 2);
+}
+
+// The codes of neighbouring units in one store.
+template <int Units, Element element, class UnitAt>
+__device__ inline void store_codes(const UnitCodes<element> (&codes)[Units], uint8_t* to, const UnitAt& unit_at) {
+    if constexpr (Units == 1) {
+        codes[0].store(to, unit_at(0));
+    } else {
+        constexpr int words = UnitCodes<element>::words;
+#pragma unroll
+        for (int i = 0; i < Units; i += 2) {
+            uint32_t pair[2 * words];
+#pragma unroll
+            for (int w = 0; w < words; ++w) pair[w] = codes[i].word[w], pair[words + w] = codes[i + 1].word[w];
+            store_words<2 * words>(to + int64_t(unit_at(i)) * words * 4, pair);
+        }
+    }
+}
+
 template <Element Input, Element element, int Units>
 __device__ inline void quantize_groups_as(const GroupArguments& arguments) {
     const core::QuantizedView& result = arguments.result;
-    const uint32_t first = blockIdx.x * (group_threads * Units) + threadIdx.x;
+    const uint32_t thread = blockIdx.x * group_threads + threadIdx.x, group = thread >> arguments.group_shift;
+    const bool inside = thread < arguments.threads;
     PlainUnit<Input> x[Units];
 #pragma unroll
-    for (int i = 0; i < Units; ++i) {
-        const uint32_t unit = first + i * group_threads;
-        x[i] = unit < arguments.units ? PlainUnit<Input>::load(arguments.x, unit) : PlainUnit<Input>::zeros();
+    for (int i = 0; i < Units; ++i)
+        x[i] = inside ? PlainUnit<Input>::load(arguments.x, unit_of_thread<Units>(arguments, thread, i)) : PlainUnit<Input>::zeros();
+    const uint32_t bits = largest_bits(x);
+    float scale;
+    if (!arguments.static_scales) {
+        // All lanes take part, those behind the end with zeros.
+        const Divisor largest_code(reference::largest_value(element));
+        const float tensor_scale = result.format.scale == Element::fp8_e4m3 ? *result.tensor_scale : 0.0f;
+        const float own = largest_finite(x, bits);
+        const float largest = core::bits_to_float(group_largest(core::float_to_bits(own), arguments.group_lanes));
+        const reference::Scale made = symmetric_scale(result.format, largest, largest_code, tensor_scale);
+        scale = made.value;
+        if (inside && threadIdx.x % arguments.group_lanes == 0)
+            reference::store_scale_bits(result.format.scale, result.scales, group, made.bits);
+    } else {
+        scale = inside ? unit_scale_at(result, group) : 1.0f;
     }
-    const Divisor largest_code(reference::largest_value(element));
-    const float tensor_scale = result.format.scale == Element::fp8_e4m3 ? *result.tensor_scale : 0.0f;
+    if (!inside) return;
     using Codes = UnitCodes<element>;
-    float scales[Units];
-    uint32_t left_out = 0;  // a bit for each unit that the fast way does not take
+    if (Codes::template is_ordinary<Input>(bits, scale)) {
+        const Divisor divisor(scale);
+        Codes codes[Units];
 #pragma unroll
-    for (int i = 0; i < Units; ++i) {
-        const uint32_t unit = first + i * group_threads, group = unit >> arguments.group_shift;
-        const uint32_t unit_bits = x[i].largest_bits();
-        if (!arguments.static_scales) {
-            // All lanes take part, those behind the end with zeros.
-            const float own = x[i].largest_finite(unit_bits);
-            const float largest = core::bits_to_float(group_largest(core::float_to_bits(own), arguments.group_lanes));
-            const reference::Scale made = symmetric_scale(result.format, largest, largest_code, tensor_scale);
-            scales[i] = made.value;
-            if (unit < arguments.units && threadIdx.x % arguments.group_lanes == 0)
-                reference::store_scale_bits(result.format.scale, result.scales, group, made.bits);
-        }
-        if (unit >= arguments.units) continue;
-        if (arguments.static_scales) scales[i] = unit_scale_at(result, group);
-        if (Codes::template is_ordinary<Input>(unit_bits, scales[i]))
-            Codes::encode(x[i], Divisor(scales[i])).store(result.codes, unit);
-        else
-            left_out |= 1u << i;
+        for (int i = 0; i < Units; ++i) codes[i] = Codes::encode(x[i], divisor);
+        store_codes<Units>(codes, result.codes, [&](int i) { return unit_of_thread<Units>(arguments, thread, i); });
+        return;
     }
-    // Rare: these are read again, so that the fast way need not keep them.
+    // Rare: read again, so that the fast way need not keep them.
 #pragma unroll 1
-    for (int i = 0; left_out != 0; ++i, left_out >>= 1) {
-        const uint32_t unit = first + i * group_threads;
-        float scale = scales[0];
-#pragma unroll
-        for (int k = 1; k < Units; ++k) scale = i == k ? scales[k] : scale;
-        if (left_out & 1) Codes::encode_slowly(PlainUnit<Input>::load(arguments.x, unit), scale).store(result.codes, unit);
+    for (int i = 0; i < Units; ++i) {
+        const uint32_t unit = unit_of_thread<Units>(arguments, thread, i);
+        Codes::encode_slowly(PlainUnit<Input>::load(arguments.x, unit), scale).store(result.codes, unit);
     }
 }
 
@@ -79,13 +100,19 @@ __global__ void __launch_bounds__(group_threads) quantize_groups(GroupArguments 
     }
 }
 
-// Few units are spread over as many threads as there are; many have several accesses of each thread under way.
 template <Element Input>
-void run_with_input(const core::QuantizeProblem& problem, const GroupArguments& arguments) {
+void run_with_input(const core::QuantizeProblem& problem, GroupArguments arguments, uint32_t units) {
+    // Few units are spread over as many threads as there are; and groups of one or two units have none to give to each other.
     constexpr uint32_t few_units = 1 << 18;
-    const bool thin = arguments.units <= few_units;
-    launch("quantize_groups", thin ? quantize_groups<Input, 1> : quantize_groups<Input, most_units>,
-           {blocks_for(arguments.units, group_threads * (thin ? 1 : most_units)), group_threads}, *problem.context, arguments);
+    constexpr int most_units = 4;
+    const int64_t group_units = problem.result.format.group_columns / unit_values;
+    // Stores of two units at a time are aligned to both.
+    const int own = units <= few_units || group_units < most_units || !is_aligned(problem.result.codes, 16) ? 1 : most_units;
+    arguments.threads = units / uint32_t(own);
+    arguments.group_lanes = int(group_units) / own;
+    while ((1 << arguments.group_shift) < arguments.group_lanes) ++arguments.group_shift;
+    launch("quantize_groups", own == 1 ? quantize_groups<Input, 1> : quantize_groups<Input, most_units>,
+           {blocks_for(arguments.threads, group_threads), group_threads}, *problem.context, arguments);
 }
 
 }  // namespace
@@ -105,17 +132,12 @@ std::string supports_quantize_group(const core::QuantizeProblem& problem) {
 void run_quantize_group(const core::QuantizeProblem& problem) {
     run_tensor_statistics(problem);
     const core::Tensor& x = problem.x;
-    GroupArguments arguments{x.data,
-                             uint32_t(x.rows * (x.columns / unit_values)),
-                             int(problem.result.format.group_columns / unit_values),
-                             0,
-                             problem.result,
-                             problem.static_scales};
-    while ((1 << arguments.group_shift) < arguments.group_lanes) ++arguments.group_shift;
+    const uint32_t units = uint32_t(x.rows * (x.columns / unit_values));
+    const GroupArguments arguments{x.data, 0, 1, 0, problem.result, problem.static_scales};
     switch (x.element) {
-    case Element::bf16: return run_with_input<Element::bf16>(problem, arguments);
-    case Element::fp16: return run_with_input<Element::fp16>(problem, arguments);
-    default: return run_with_input<Element::fp32>(problem, arguments);
+    case Element::bf16: return run_with_input<Element::bf16>(problem, arguments, units);
+    case Element::fp16: return run_with_input<Element::fp16>(problem, arguments, units);
+    default: return run_with_input<Element::fp32>(problem, arguments, units);
     }
 }
 

@@ -145,4 +145,32 @@ private:
     }
 };
 
+// The same of several units; `bits` are the largest of theirs.
+template <Element element, int Units>
+__device__ inline float largest_finite(const PlainUnit<element> (&units)[Units], uint32_t bits) {
+    if (bits < PlainUnit<element>::infinity_bits) return PlainUnit<element>::from_bits(bits);
+    float largest = 0.0f;
+#pragma unroll
+    for (int i = 0; i < Units; ++i) largest = fmaxf(largest, units[i].largest_finite(units[i].largest_bits()));
+    return largest;
+}
+template <Element element, int Units>
+__device__ inline float largest_number(const PlainUnit<element> (&units)[Units], uint32_t bits) {
+    if (bits <= PlainUnit<element>::infinity_bits) return PlainUnit<element>::from_bits(bits);
+    float largest = 0.0f;
+#pragma unroll
+    for (int i = 0; i < Units; ++i) largest = fmaxf(largest, units[i].largest_number(units[i].largest_bits()));
+    return largest;
+}
+template <Element element, int Units>
+__device__ inline uint32_t largest_bits(const PlainUnit<element> (&units)[Units]) {
+    uint32_t largest = units[0].largest_bits();
+#pragma unroll
+    for (int i = 1; i < Units; ++i) {
+        const uint32_t other = units[i].largest_bits();
+        largest = other > largest ? other : largest;
+    }
+    return largest;
+}
+
 }  // namespace lowbit::cuda

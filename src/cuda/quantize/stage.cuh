@@ -32,11 +32,16 @@ __device__ inline void copy_from_stage(const uint8_t* stage, int bytes, uint8_t*
 __device__ inline uint32_t stage_half(const uint8_t* stage) { return *reinterpret_cast<const uint16_t*>(stage); }
 __device__ inline void stage_half(uint8_t* stage, uint32_t half) { *reinterpret_cast<uint16_t*>(stage) = uint16_t(half); }
 
-// A word at an even address.
+// A word at an even address, or at a multiple of four.
 __device__ inline uint32_t stage_word(const uint8_t* stage) { return stage_half(stage) | stage_half(stage + 2) << 16; }
+template <bool Aligned>
 __device__ inline void stage_word(uint8_t* stage, uint32_t word) {
-    stage_half(stage, word);
-    stage_half(stage + 2, word >> 16);
+    if constexpr (Aligned) {
+        *reinterpret_cast<uint32_t*>(stage) = word;
+    } else {
+        stage_half(stage, word);
+        stage_half(stage + 2, word >> 16);
+    }
 }
 
 }  // namespace lowbit::cuda
