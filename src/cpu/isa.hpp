@@ -64,6 +64,13 @@ struct BlockTokens {
     int64_t columns = 0;  // a multiple of 32
 };
 
+// What sums are multiplied by on their way out: sum * tokens[token] * rows[row] + bias[row].
+struct LineFactors {
+    const float* tokens;
+    const float* rows;
+    const float* bias;
+};
+
 struct Isa {
     const char* name;  // "avx512": part of the kernels' names
 
@@ -87,6 +94,13 @@ struct Isa {
     // Conversion of n values; source and destination contiguous, of type fp32, fp16 or bf16. Ties to even; exactly core/numeric.hpp.
     void (*to_float)(Element type, const void* source, float* destination, int64_t n);
     void (*from_float)(Element type, const float* source, void* destination, int64_t n);
+
+    // lines[token][row] = sums[row][token] * factors in fp32, rounded after each operation; sums lie `stride` apart, lines `line_stride`.
+    // No such functions: the caller does it.
+    void (*int_lines)(const int32_t* sums, int64_t stride, int64_t rows, int64_t tokens, const LineFactors& factors, float* lines,
+                      int64_t line_stride) = nullptr;
+    void (*float_lines)(const float* sums, int64_t stride, int64_t rows, int64_t tokens, const LineFactors& factors, float* lines,
+                        int64_t line_stride) = nullptr;
 
     // Largest |x| among the finite values of n (0 if there is none).
     float (*largest)(const float* x, int64_t n);

@@ -34,6 +34,8 @@ const Isa& amx_isa() {
         table.weight4 = amx::weight4;
         table.packed4_bytes = amx::packed4_bytes;
         table.pack4 = amx::pack4;
+        table.int_lines = amx::int_lines;
+        table.float_lines = amx::float_lines;
         table.integer_peak = amx::integer_peak;
         return table;
     }();

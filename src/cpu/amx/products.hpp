@@ -11,6 +11,10 @@ void q8_0_q8(const uint8_t* weight, int64_t row_stride, int64_t rows, const Bloc
 void weight4(const Weight4& weight, const FloatTokens& x, float* out, int64_t out_stride);
 int64_t packed4_bytes(const Weight4& kind, const FloatTokens& x);
 void pack4(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed);
+void int_lines(const int32_t* sums, int64_t stride, int64_t rows, int64_t tokens, const LineFactors& factors, float* lines,
+               int64_t line_stride);
+void float_lines(const float* sums, int64_t stride, int64_t rows, int64_t tokens, const LineFactors& factors, float* lines,
+                 int64_t line_stride);
 int64_t integer_peak(int64_t rounds);
 
 }  // namespace lowbit::cpu::amx
