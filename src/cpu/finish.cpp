@@ -1,6 +1,7 @@
 #include "cpu/finish.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace lowbit::cpu {
 namespace {
@@ -28,23 +29,49 @@ Finisher::Finisher(const core::MatmulProblem& problem, const Isa& isa, const Ope
 
 template <class Sum>
 void Finisher::store_any(const Piece& piece, const Sum* sums) const {
-    float line[width];
-    const int64_t stride = piece.stride();
+    const core::Tensor& y = problem_.y;
+    if (has_lines<Sum>() && y.element == Element::fp32 && y.column_stride == 1 && problem_.epilogue.activation == Activation::none)
+        return load_lines(piece, 0, piece.rows, 0, piece.tokens, sums,
+                          static_cast<float*>(y.data) + y.offset(piece.first_token, piece.first_row), y.row_stride);
+    alignas(64) float lines[height * width];
     for (int64_t row = 0; row < piece.rows; row += width) {
-        const int64_t count = std::min(width, piece.rows - row), first_row = piece.first_row + row;
-        for (int64_t token = 0; token < piece.tokens; ++token) {
-            for (int64_t i = 0; i < count; ++i) line[i] = float(sums[(row + i) * stride + token]);
-            finish_line(line, piece.first_token + token, first_row, count);
-            write_line(line, piece.first_token + token, first_row, count);
+        const int64_t count = std::min(width, piece.rows - row);
+        for (int64_t token = 0; token < piece.tokens; token += height) {
+            const int64_t tokens = std::min(height, piece.tokens - token);
+            load_lines(piece, row, count, token, tokens, sums, lines, width);
+            for (int64_t t = 0; t < tokens; ++t) {
+                activate_line(lines + t * width, count);
+                write_line(lines + t * width, piece.first_token + token + t, piece.first_row + row, count);
+            }
         }
     }
 }
 
-void Finisher::finish_line(float* line, int64_t token, int64_t first_row, int64_t count) const {
-    const float factor = token_factor_[size_t(token)];
-    const float* row_factor = row_factor_.data() + first_row;
-    const float* bias = bias_.data() + first_row;
-    for (int64_t i = 0; i < count; ++i) line[i] = line[i] * factor * row_factor[i] + bias[i];
+template <class Sum>
+bool Finisher::has_lines() const {
+    return std::is_same_v<Sum, int32_t> ? isa_.int_lines != nullptr : isa_.float_lines != nullptr;
+}
+
+template <class Sum>
+void Finisher::load_lines(const Piece& piece, int64_t row, int64_t rows, int64_t token, int64_t tokens, const Sum* sums, float* lines,
+                          int64_t line_stride) const {
+    const int64_t stride = piece.stride();
+    const LineFactors factors{token_factor_.data() + piece.first_token + token, row_factor_.data() + piece.first_row + row,
+                              bias_.data() + piece.first_row + row};
+    sums += row * stride + token;
+    if constexpr (std::is_same_v<Sum, int32_t>) {
+        if (isa_.int_lines) return isa_.int_lines(sums, stride, rows, tokens, factors, lines, line_stride);
+    } else {
+        if (isa_.float_lines) return isa_.float_lines(sums, stride, rows, tokens, factors, lines, line_stride);
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+        float* line = lines + t * line_stride;
+        for (int64_t r = 0; r < rows; ++r) line[r] = float(sums[r * stride + t]);
+        for (int64_t r = 0; r < rows; ++r) line[r] = line[r] * factors.tokens[t] * factors.rows[r] + factors.bias[r];
+    }
+}
+
+void Finisher::activate_line(float* line, int64_t count) const {
     if (problem_.epilogue.activation != Activation::none)
         for (int64_t i = 0; i < count; ++i) line[i] = core::activate(problem_.epilogue.activation, line[i]);
 }

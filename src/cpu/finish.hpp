@@ -32,11 +32,18 @@ public:
     void store(const Piece& piece, const int32_t* sums) const { store_any(piece, sums); }
 
 private:
-    static constexpr int64_t width = 64;  // rows of the weight finished at a time
+    static constexpr int64_t width = 64;   // rows of the weight finished at a time
+    static constexpr int64_t height = 16;  // tokens
 
     template <class Sum>
     void store_any(const Piece& piece, const Sum* sums) const;
-    void finish_line(float* line, int64_t token, int64_t first_row, int64_t count) const;
+    template <class Sum>
+    bool has_lines() const;
+    // Some rows and tokens of a piece, with their factors and bias.
+    template <class Sum>
+    void load_lines(const Piece& piece, int64_t row, int64_t rows, int64_t token, int64_t tokens, const Sum* sums, float* lines,
+                    int64_t line_stride) const;
+    void activate_line(float* line, int64_t count) const;
     void write_line(const float* line, int64_t token, int64_t first_row, int64_t count) const;
 
     const core::MatmulProblem& problem_;

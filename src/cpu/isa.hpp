@@ -64,6 +64,28 @@ struct BlockTokens {
     int64_t columns = 0;  // a multiple of 32
 };
 
+// int8 tokens: [token][columns], `stride` bytes apart.
+struct IntegerTokens {
+    // Where a part of packed tokens may begin, and the most that an inner loop takes at a time.
+    static constexpr int64_t block = 512;
+
+    const int8_t* codes = nullptr;
+    int64_t stride = 0;
+    int64_t tokens = 0;
+    const int8_t* packed = nullptr;  // the same once more, by Isa::pack8
+
+    IntegerTokens part(int64_t first, int64_t count, int64_t columns) const {
+        return {codes + first * stride, stride, count, packed ? packed + first * padded_columns(columns) : nullptr};
+    }
+};
+
+// What sums are multiplied by on their way out: sum * tokens[token] * rows[row] + bias[row].
+struct LineFactors {
+    const float* tokens;
+    const float* rows;
+    const float* bias;
+};
+
 struct Isa {
     const char* name;  // "avx512": part of the kernels' names
 
@@ -78,8 +100,11 @@ struct Isa {
     void (*dense)(const float* weight, int64_t row_stride, int64_t rows, int64_t columns, const FloatTokens& x, float* out,
                   int64_t out_stride);
     // Exact int32 product of int8 rows and int8 tokens (both [..][columns], strides in bytes); |sum| must fit, which K <= 131071 grants.
-    void (*int8)(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const int8_t* x, int64_t x_stride,
-                 int64_t tokens, int32_t* out, int64_t out_stride);
+    void (*int8)(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const IntegerTokens& x, int32_t* out,
+                 int64_t out_stride);
+    // As packed4_bytes and pack4, for int8. Packed tokens can be cut at multiples of IntegerTokens::block.
+    int64_t (*packed8_bytes)(const IntegerTokens& x, int64_t columns) = nullptr;
+    void (*pack8)(const IntegerTokens& x, int64_t columns, int64_t part, int64_t parts, int8_t* packed) = nullptr;
     // GGML blocks: sum over blocks of weight scale * token scale * (exact integer dot product of the block). fp32 over the blocks.
     void (*q4_0_q8)(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride);
     void (*q8_0_q8)(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride);
@@ -87,6 +112,13 @@ struct Isa {
     // Conversion of n values; source and destination contiguous, of type fp32, fp16 or bf16. Ties to even; exactly core/numeric.hpp.
     void (*to_float)(Element type, const void* source, float* destination, int64_t n);
     void (*from_float)(Element type, const float* source, void* destination, int64_t n);
+
+    // lines[token][row] = sums[row][token] * factors in fp32, rounded after each operation; sums lie `stride` apart, lines `line_stride`.
+    // No such functions: the caller does it.
+    void (*int_lines)(const int32_t* sums, int64_t stride, int64_t rows, int64_t tokens, const LineFactors& factors, float* lines,
+                      int64_t line_stride) = nullptr;
+    void (*float_lines)(const float* sums, int64_t stride, int64_t rows, int64_t tokens, const LineFactors& factors, float* lines,
+                        int64_t line_stride) = nullptr;
 
     // Largest |x| among the finite values of n (0 if there is none).
     float (*largest)(const float* x, int64_t n);

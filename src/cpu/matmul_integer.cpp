@@ -23,6 +23,18 @@ int64_t correction(const PreparedIntegers& x, int64_t token, const PreparedInteg
     return (cx ? cx * weight.sums[size_t(row)] : 0) + (cw ? cw * x.sums[size_t(token)] : 0) + k * cx * cw;
 }
 
+// The order that int8 wants its tokens in, if it wants one; the memory stays with the caller.
+core::Buffer pack_tokens(const core::Context& context, const Isa& isa, int64_t columns, IntegerTokens& x) {
+    const int64_t bytes = isa.packed8_bytes ? isa.packed8_bytes(x, columns) : 0;
+    if (bytes == 0) return {};
+    core::Buffer memory(core::Allocator::aligned_heap(), bytes);
+    auto* packed = reinterpret_cast<int8_t*>(memory.data());
+    const int64_t parts = context.threads();
+    context.parallel(parts, [&](int64_t part) { isa.pack8(x, columns, part, parts, packed); });
+    x.packed = packed;
+    return memory;
+}
+
 }  // namespace
 
 std::string supports_int8(const MatmulProblem& problem) {
@@ -40,14 +52,18 @@ void run_int8(const Isa& isa, const MatmulProblem& problem) {
     const PreparedIntegers left = prepare_integers(context, x, 0, problem.m(), weight.format.asymmetric);
     const bool corrected = x.format.asymmetric || weight.format.asymmetric;
     const Finisher finisher(problem, isa, {row_scales(x), row_scales(weight)});
-    const Pieces pieces = cut(problem);
+    IntegerTokens tokens{left.codes, left.stride, problem.m()};
+    const core::Buffer packed = pack_tokens(context, isa, problem.k(), tokens);
+    const Pieces pieces = tokens.packed ? cut_small(problem, IntegerTokens::block) : cut(problem);
     context.parallel(pieces.count(), [&](int64_t index) {
         const Finisher::Piece piece = pieces[index];
         const PreparedIntegers right = prepare_integers(context, weight, piece.first_row, piece.rows, x.format.asymmetric);
-        const auto sums = std::make_unique_for_overwrite<int32_t[]>(piece.sums());
-        isa.int8(right.codes, right.stride, piece.rows, problem.k(), left.codes + piece.first_token * left.stride, left.stride,
-                 piece.tokens, sums.get(), piece.stride());
-        if (!corrected && !problem.raw_integers()) return finisher.store(piece, sums.get());
+        // Aligned, for no row of a tile to lie in two cache lines.
+        const core::Buffer memory(core::Allocator::aligned_heap(), int64_t(piece.sums() * sizeof(int32_t)));
+        auto* sums = reinterpret_cast<int32_t*>(memory.data());
+        isa.int8(right.codes, right.stride, piece.rows, problem.k(), tokens.part(piece.first_token, piece.tokens, problem.k()), sums,
+                 piece.stride());
+        if (!corrected && !problem.raw_integers()) return finisher.store(piece, sums);
         const auto floats = std::make_unique_for_overwrite<float[]>(problem.raw_integers() ? 0 : piece.sums());
         for (int64_t row = 0; row < piece.rows; ++row)
             for (int64_t i = 0; i < piece.tokens; ++i) {

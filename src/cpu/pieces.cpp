@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t row_unit = 16, token_unit = 32;  // what the widest inner loops take at once
 constexpr int64_t few_tokens = 16;
+constexpr int64_t small_row_unit = 32, most_rows = 256;
 constexpr int64_t pieces_per_thread = 4;
 // Preparing a token costs about as much as reading this many rows of the weight.
 constexpr int64_t token_cost = 4;
@@ -39,6 +40,11 @@ Pieces cut(const core::MatmulProblem& problem) {
         if (cost(other) < cost(best)) best = other;
     }
     return best;
+}
+
+Pieces cut_small(const core::MatmulProblem& problem, int64_t most_tokens) {
+    const int64_t rows = problem.n(), tokens = problem.m(), threads = problem.context->threads();
+    return {rows, tokens, std::min(most_rows, share(rows, threads, small_row_unit)), std::min(tokens, most_tokens)};
 }
 
 }  // namespace lowbit::cpu

@@ -18,5 +18,8 @@ struct Pieces {
 // Inner loops prepare their tokens once per call and read their rows once per call. Few tokens: a few pieces of rows per thread, so that a
 // thread that was held up does not hold up all. Many tokens: one piece per thread, cut so that a thread has little of both to prepare.
 Pieces cut(const core::MatmulProblem& problem);
+// For tokens that were prepared once for all rows: pieces whose sums stay in the second-level cache until they are finished, with at most
+// `most_tokens` tokens.
+Pieces cut_small(const core::MatmulProblem& problem, int64_t most_tokens);
 
 }  // namespace lowbit::cpu

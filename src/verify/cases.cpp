@@ -76,6 +76,11 @@ std::vector<MatmulCase> matmul_cases() {
     for (const char* weight : {"int4:g128", "int8:g33", "uint4:g32:asym"}) add_shapes(cases, "int8:row", Format::parse(weight), 2, true);
     for (const char* weight : {"q4_0", "q8_0", "q4_1", "q4_k", "q6_k", "int4:g32"})
         for (const char* x : {"q8_1", "q8_0"}) add_shapes(cases, x, Format::parse(weight), 1);
+    // More tokens, rows and columns than an inner loop takes at a time.
+    for (const char* name : {"int8:row", "uint8:row:asym"})
+        for (const EpilogueKind epilogue : {EpilogueKind::none, EpilogueKind::scales_gelu, EpilogueKind::raw})
+            cases.push_back({Format::parse(name), Format::parse(name), 521, 37, 1091, epilogue});
+    cases.push_back({Format::parse("q8_1"), Format::parse("q4_0"), 521, 37, 1120, EpilogueKind::none});
     return cases;
 }
 

@@ -1,6 +1,9 @@
-// The rows of the weight are the left operand, read in place; the tokens are rearranged into right operands, once per call. A tile of the
-// result is 32 rows x 32 tokens. K is taken in chunks, so that the chunk of all the tokens stays in the second-level cache, from where
-// four tiles are loaded for every four that are multiplied: at 47 bytes per cycle that takes a little longer than multiplying them.
+// The rows of the weight are the left operand; the tokens have been rearranged into right operands, once for all rows and threads. A tile
+// of the result is 32 rows x 32 tokens.
+//
+// What bounds this is not the multiplication but the way to the second-level cache. K is taken in chunks: a chunk of 32 rows stays in the
+// first level, the same chunk of all the tokens and the sums in the second. Of four tiles that are loaded for every four that are
+// multiplied, two then come from the first level, and the other two are loaded as a stream, so that they do not displace the rows there.
 #include <cstring>
 
 #include "cpu/amx/products.hpp"
@@ -13,52 +16,60 @@ namespace {
 
 constexpr int64_t few_tokens = 4;  // up to so many, avx512_isa() is as fast
 constexpr int64_t panel_rows = 2 * tile_rows;
-constexpr int64_t chunk = 2048;       // codes along K
-constexpr int64_t most_tokens = 512;  // at a time: a chunk of them is 1 MB
+constexpr int64_t chunk = 1024;  // codes along K: of 32 rows 32 KB
 constexpr int64_t chunk_steps = chunk / tile_bytes;
 
-// A chunk of all the tokens: [token / 16][step][k / 4][token % 16][k % 4], zero beyond the end.
+// Tokens as right operands, [block of tokens][chunk][token / 16][step][k / 4][token % 16][k % 4], zero beyond the end. One block of at
+// most IntegerTokens::block tokens.
 struct PackedTokens {
-    int64_t tiles;
-    Scratch<int8_t> codes;
+    int64_t tokens, tiles, steps;
 
-    explicit PackedTokens(int64_t tokens) : tiles(ceil_div(tokens, tile_rows)), codes(tiles * chunk_steps * tile_size) {}
+    PackedTokens(int64_t count, int64_t columns)
+        : tokens(count), tiles(ceil_div(count, tile_rows)), steps(padded_columns(columns) / tile_bytes) {}
 
-    int8_t* tile(int64_t token_tile, int64_t step) const { return codes.data() + (token_tile * chunk_steps + step) * tile_size; }
-
-    void pack(const int8_t* x, int64_t stride, int64_t tokens, int64_t columns) const {
-        for (int64_t t = 0; t < tiles; ++t)
-            for (int64_t k = 0; k < columns; k += tile_bytes)
-                pack(x + t * tile_rows * stride + k, stride, smaller(tile_rows, tokens - t * tile_rows), smaller(tile_bytes, columns - k),
-                     tile(t, k / tile_bytes));
+    int64_t bytes() const { return tiles * steps * tile_size; }
+    // Where the chunk's tile `tile` begins; its steps follow each other.
+    int64_t offset(int64_t tile, int64_t first_step) const {
+        return (tiles * first_step + tile * smaller(chunk_steps, steps - first_step)) * tile_size;
     }
-
-private:
-    static void pack(const int8_t* x, int64_t stride, int64_t tokens, int64_t columns, int8_t* to) {
-        const __mmask64 there = columns == tile_bytes ? ~__mmask64(0) : (__mmask64(1) << columns) - 1;
+    // Tile and step number `index` of tiles * steps.
+    void pack(const int8_t* x, int64_t stride, int64_t columns, int64_t index, int8_t* to) const {
+        const int64_t tile = index / steps, step = index % steps, first_step = step / chunk_steps * chunk_steps;
+        const int64_t used = smaller(tile_rows, tokens - tile * tile_rows), there = columns - step * tile_bytes;
+        const __mmask64 mask = there >= tile_bytes ? ~__mmask64(0) : (__mmask64(1) << there) - 1;
+        const int8_t* from = x + tile * tile_rows * stride + step * tile_bytes;
+        to += offset(tile, first_step) + (step - first_step) * tile_size;
         __m512i rows[16];
-        for (int64_t i = 0; i < 16; ++i) rows[i] = i < tokens ? _mm512_maskz_loadu_epi8(there, x + i * stride) : _mm512_setzero_si512();
+        for (int64_t i = 0; i < 16; ++i) rows[i] = i < used ? _mm512_maskz_loadu_epi8(mask, from + i * stride) : _mm512_setzero_si512();
         transpose(rows);
         for (int i = 0; i < 16; ++i) _mm512_store_si512(to + i * tile_bytes, rows[i]);
     }
 };
 
-// A chunk of 32 rows of the weight: in place, or a copy with zeros where something is missing.
+// A chunk of 32 rows of the weight: in place for few tokens, else copied in the order of the tiles, [step][row][k]. In place, rows that lie
+// a large power of two apart would displace each other in the first-level cache.
 struct Panel {
     const int8_t* codes;
-    int64_t stride;
+    int64_t row_stride, step_stride;
     int64_t steps;
     alignas(64) int8_t copy[panel_rows * chunk];
 
-    void load(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns) {
+    void load(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, bool may_stay) {
         codes = weight;
-        stride = weight_stride;
+        row_stride = weight_stride;
+        step_stride = tile_bytes;
         steps = ceil_div(columns, tile_bytes);
-        if (rows == panel_rows && columns % tile_bytes == 0) return;
-        std::memset(copy, 0, sizeof copy);
-        for (int64_t r = 0; r < rows; ++r) std::memcpy(copy + r * chunk, weight + r * weight_stride, size_t(columns));
+        if (may_stay && rows == panel_rows && columns % tile_bytes == 0) return;
         codes = copy;
-        stride = chunk;
+        row_stride = tile_bytes;
+        step_stride = panel_rows * tile_bytes;
+        const __mmask64 last = columns % tile_bytes ? (__mmask64(1) << columns % tile_bytes) - 1 : ~__mmask64(0);
+        for (int64_t r = 0; r < panel_rows; ++r)
+            for (int64_t step = 0; step < steps; ++step) {
+                const __mmask64 there = r >= rows ? __mmask64(0) : step + 1 < steps ? ~__mmask64(0) : last;
+                _mm512_store_si512(copy + step * step_stride + r * tile_bytes,
+                                   _mm512_maskz_loadu_epi8(there, weight + smaller(r, rows - 1) * weight_stride + step * tile_bytes));
+            }
     }
 };
 
@@ -119,15 +130,15 @@ void multiply(const Panel& panel, const int8_t* first_tokens, const int8_t* seco
         _tile_zero(3);
     }
     const int8_t* upper_codes = panel.codes;
-    const int8_t* lower_codes = panel.codes + tile_rows * panel.stride;
+    const int8_t* lower_codes = panel.codes + tile_rows * panel.row_stride;
     for (int64_t step = 0; step < panel.steps; ++step) {
-        _tile_loadd(4, upper_codes + step * tile_bytes, panel.stride);
-        _tile_loadd(6, first_tokens + step * tile_size, tile_bytes);
+        _tile_loadd(4, upper_codes + step * panel.step_stride, panel.row_stride);
+        _tile_stream_loadd(6, first_tokens + step * tile_size, tile_bytes);
         _tile_dpbssd(0, 4, 6);
-        _tile_loadd(5, lower_codes + step * tile_bytes, panel.stride);
+        _tile_loadd(5, lower_codes + step * panel.step_stride, panel.row_stride);
         _tile_dpbssd(2, 5, 6);
         if constexpr (TokenTiles == 2) {
-            _tile_loadd(7, second_tokens + step * tile_size, tile_bytes);
+            _tile_stream_loadd(7, second_tokens + step * tile_size, tile_bytes);
             _tile_dpbssd(1, 4, 7);
             _tile_dpbssd(3, 5, 7);
         }
@@ -141,30 +152,34 @@ void multiply(const Panel& panel, const int8_t* first_tokens, const int8_t* seco
     }
 }
 
-// Rows times a chunk of tokens.
+// Rows times a block of tokens.
 struct Product {
     const int8_t* weight;
     int64_t weight_stride, rows, columns;
-    int64_t tokens;
+    PackedTokens tokens;
+    const int8_t* packed;
     int32_t* out;
     int64_t out_stride;
 
-    void add_chunk(const PackedTokens& packed, int64_t first, Panel& panel, Result& result) const {
+    void add_chunk(int64_t first, Panel& panel, Result& result) const {
+        constexpr int64_t few_pairs = 2;  // a copy does not pay
         const int64_t codes = smaller(chunk, columns - first);
-        const int64_t pairs = ceil_div(packed.tiles, 2), rows_ahead = ceil_div(panel_rows, pairs);
+        const int64_t pairs = ceil_div(tokens.tiles, 2), rows_ahead = ceil_div(panel_rows, pairs);
         for (int64_t row = 0; row < rows; row += panel_rows) {
             const int64_t rows_here = smaller(panel_rows, rows - row);
-            panel.load(weight + row * weight_stride + first, weight_stride, rows_here, codes);
+            panel.load(weight + row * weight_stride + first, weight_stride, rows_here, codes, pairs <= few_pairs);
             const int8_t* next = row + panel_rows < rows ? weight + (row + panel_rows) * weight_stride + first : weight + first + codes;
-            for (int64_t t = 0; t < packed.tiles; t += 2) {
-                const bool is_pair = t + 1 < packed.tiles;
+            for (int64_t t = 0; t < tokens.tiles; t += 2) {
+                const bool is_pair = t + 1 < tokens.tiles;
                 const int64_t token = t * tile_rows, wanted = is_pair ? 2 * tile_rows : tile_rows;
-                result.open(out + row * out_stride + token, out_stride, rows_here, smaller(wanted, tokens - token), wanted, first > 0);
+                result.open(out + row * out_stride + token, out_stride, rows_here, smaller(wanted, tokens.tokens - token), wanted,
+                            first > 0);
                 const Ahead ahead{next, weight_stride, t / 2 * rows_ahead, rows_ahead};
+                const int8_t* tile = packed + tokens.offset(t, first / tile_bytes);
                 if (is_pair)
-                    multiply<2>(panel, packed.tile(t, 0), packed.tile(t + 1, 0), first > 0, ahead, result);
+                    multiply<2>(panel, tile, tile + panel.steps * tile_size, first > 0, ahead, result);
                 else
-                    multiply<1>(panel, packed.tile(t, 0), nullptr, first > 0, ahead, result);
+                    multiply<1>(panel, tile, nullptr, first > 0, ahead, result);
                 result.close();
             }
         }
@@ -173,21 +188,30 @@ struct Product {
 
 }  // namespace
 
-void int8(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const int8_t* x, int64_t x_stride, int64_t tokens,
-          int32_t* out, int64_t out_stride) {
-    if (tokens <= few_tokens || columns == 0)
-        return avx512_isa().int8(weight, weight_stride, rows, columns, x, x_stride, tokens, out, out_stride);
+int64_t packed8_bytes(const IntegerTokens& x, int64_t columns) {
+    return x.tokens <= few_tokens ? 0 : PackedTokens(x.tokens, columns).bytes();
+}
+
+void pack8(const IntegerTokens& x, int64_t columns, int64_t part, int64_t parts, int8_t* packed) {
+    for (int64_t token = 0; token < x.tokens; token += IntegerTokens::block) {
+        const PackedTokens block(smaller(IntegerTokens::block, x.tokens - token), columns);
+        const int64_t count = block.tiles * block.steps;
+        for (int64_t i = part * count / parts; i < (part + 1) * count / parts; ++i)
+            block.pack(x.codes + token * x.stride, x.stride, columns, i, packed + token * padded_columns(columns));
+    }
+}
+
+void int8(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const IntegerTokens& x, int32_t* out,
+          int64_t out_stride) {
+    if (!x.packed) return avx512_isa().int8(weight, weight_stride, rows, columns, x, out, out_stride);
     const TileScope tiles(tile_bytes);
     const Scratch<Panel> panel(1);
     const Scratch<Result> result(1);
-    for (int64_t token = 0; token < tokens; token += most_tokens) {
-        const int64_t tokens_here = smaller(most_tokens, tokens - token);
-        const PackedTokens packed(tokens_here);
-        const Product product{weight, weight_stride, rows, columns, tokens_here, out + token, out_stride};
-        for (int64_t first = 0; first < columns; first += chunk) {
-            packed.pack(x + token * x_stride + first, x_stride, tokens_here, smaller(chunk, columns - first));
-            product.add_chunk(packed, first, *panel.data(), *result.data());
-        }
+    for (int64_t token = 0; token < x.tokens; token += IntegerTokens::block) {
+        const int64_t tokens_here = smaller(IntegerTokens::block, x.tokens - token);
+        const Product product{weight,      weight_stride, rows, columns, {tokens_here, columns}, x.packed + token * padded_columns(columns),
+                              out + token, out_stride};
+        for (int64_t first = 0; first < columns; first += chunk) product.add_chunk(first, *panel.data(), *result.data());
     }
 }
 

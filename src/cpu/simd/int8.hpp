@@ -5,6 +5,7 @@
 #pragma once
 #include <cstring>
 
+#include "cpu/isa.hpp"
 #include "cpu/simd/panels.hpp"
 #include "cpu/simd/stream.hpp"
 
@@ -90,10 +91,10 @@ struct Int8Kernel {
 };
 
 template <class S>
-void int8(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const int8_t* x, int64_t x_stride, int64_t tokens,
-          int32_t* out, int64_t out_stride) {
-    Int8Kernel<S> kernel{weight, weight_stride, columns, x, x_stride, out, out_stride};
-    multiply_panels(kernel, rows, columns, tokens);
+void int8(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const IntegerTokens& x, int32_t* out,
+          int64_t out_stride) {
+    Int8Kernel<S> kernel{weight, weight_stride, columns, x.codes, x.stride, out, out_stride};
+    multiply_panels(kernel, rows, columns, x.tokens);
 }
 
 }  // namespace
