@@ -100,6 +100,17 @@ def _candidates(kind: str, size: int, device: torch.device, kernel) -> list[timi
     return found + (_kernel_candidates(kind, pairs, kernel) if kernel else [])
 
 
+def stream_candidates(size: int, device: torch.device) -> list[timing.Candidate]:
+    """Launches that read so many bytes and do nothing else."""
+    size = -(-size // 16) * 16
+    kernel = _kernel("read_all") if device.type == "cuda" else None
+    if kernel is None:
+        return []
+    sources = [torch.randn(size // 4, device=device) for _ in range(timing.copies(size, device))]
+    sink = torch.zeros(1, dtype=torch.int32, device=device)
+    return _kernel_candidates("stream", [(x, sink) for x in sources], kernel)
+
+
 def _stream_rows(device: torch.device, timer, plan: timing.Plan, sizes: dict[str, tuple[int, ...]]) -> list[Row]:
     rows = []
     for kind, of_kind in sizes.items():

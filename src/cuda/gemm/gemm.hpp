@@ -4,10 +4,12 @@
 
 namespace lowbit::cuda {
 
+void add_decode(core::Registry& registry);     // few tokens: the weight streams through once
 void add_ampere(core::Registry& registry);     // tensor cores: everything the main loop of ampere.cuh has a source for
 void add_universal(core::Registry& registry);  // everything else
 
 inline void register_matmul_kernels(core::Registry& registry) {
+    add_decode(registry);
     add_ampere(registry);
     add_universal(registry);
 }

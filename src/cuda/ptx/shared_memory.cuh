@@ -8,16 +8,21 @@ __device__ inline uint32_t shared_address(const void* pointer) { return uint32_t
 
 // 16 bytes from global to shared memory, both aligned to 16; zeros instead, and nothing read, where `valid` is false. From sm_80 on the
 // copy runs on its own, until a wait; before, it is complete on return.
-__device__ inline void copy_16(void* shared, const void* global, bool valid) {
+__device__ inline void copy_16(uint32_t shared, const void* global, bool valid) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile(
         "{\n"
         "  .reg .pred ignored;\n"
         "  setp.eq.u32 ignored, %2, 0;\n"
         "  cp.async.cg.shared.global [%0], [%1], 16, ignored;\n"
-        "}" ::"r"(shared_address(shared)),
+        "}" ::"r"(shared),
         "l"(global), "r"(uint32_t(valid))
         : "memory");
+#endif
+}
+__device__ inline void copy_16(void* shared, const void* global, bool valid) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    copy_16(shared_address(shared), global, valid);
 #else
     *static_cast<uint4*>(shared) = valid ? *static_cast<const uint4*>(global) : make_uint4(0, 0, 0, 0);
 #endif
@@ -58,6 +63,22 @@ __device__ inline void load_matrices(uint32_t (&r)[4], uint32_t row) {
 __device__ inline uint4 load_16(uint32_t address) {
     uint4 r;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(address) : "memory");
+    return r;
+}
+
+__device__ inline uint2 load_8(uint32_t address) {
+    uint2 r;
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(r.x), "=r"(r.y) : "r"(address) : "memory");
+    return r;
+}
+__device__ inline uint32_t load_4(uint32_t address) {
+    uint32_t r;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(address) : "memory");
+    return r;
+}
+__device__ inline uint32_t load_2(uint32_t address) {
+    uint16_t r;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(r) : "r"(address) : "memory");
     return r;
 }
 

@@ -1,0 +1,63 @@
+// Launches the streaming product for one source: the token tiles and row tiles that fit, chosen at run time.
+#pragma once
+#include <atomic>
+
+#include "cuda/decode/split.hpp"
+#include "cuda/devices.hpp"
+#include "cuda/launch.cuh"
+
+namespace lowbit::cuda {
+
+// Of shared memory; a block's barriers take the rest.
+inline int most_dynamic_bytes(const core::Context& context) {
+    return devices().devices[size_t(context.device_index)].shared_bytes_per_block - 1024;
+}
+
+template <class C>
+void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weight, const core::Context& context) {
+    // Asked for once per device: more shared memory than a block gets unasked.
+    static std::atomic<uint64_t> ready{0};
+    const uint64_t bit = uint64_t(1) << (context.device_index % 64);
+    if (!(ready.load(std::memory_order_relaxed) & bit)) {
+        check(cudaFuncSetAttribute(decode_stream<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, most_dynamic_bytes(context)),
+              "cudaFuncSetAttribute");
+        ready.fetch_or(bit, std::memory_order_relaxed);
+    }
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(unsigned(core::ceil_div(args.tiles, args.split.tiles_per_block)));
+    config.blockDim = dim3(unsigned(args.split.warps() * 32));
+    config.dynamicSmemBytes = size_t(args.split.shared_bytes);
+    config.stream = stream_of(context);
+    cudaLaunchAttribute early{};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &early;
+    config.numAttrs = context.dependent_launch ? 1 : 0;
+    check(cudaLaunchKernelEx(&config, decode_stream<C>, args, weight), "decode_stream");
+}
+
+// How a source's rings look, for split_decode.
+template <class Source, int Segments, DecodeScales Scales>
+int slot_bytes_of(int row_tiles) {
+    return row_tiles == 1 ? DecodeConfig<Source, 1, 1, Segments, Scales>::slot_bytes
+                          : DecodeConfig<Source, 1, 2, Segments, Scales>::slot_bytes;
+}
+template <class Source, int Segments, DecodeScales Scales>
+int slots_of(int row_tiles) {
+    return row_tiles == 1 ? DecodeConfig<Source, 1, 1, Segments, Scales>::slots : DecodeConfig<Source, 1, 2, Segments, Scales>::slots;
+}
+
+template <class Source, int Segments, DecodeScales Scales>
+void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, int64_t columns, const core::Context& context) {
+    const DeviceInfo& device = devices().devices[size_t(context.device_index)];
+    args.split = split_decode({args.rows, columns, Source::unit_values, Source::token_unit_bytes, Segments, args.scales.group,
+                               slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>},
+                              args.token_count, device.multiprocessors, most_dynamic_bytes(context));
+    const bool few = args.token_count <= 8, single = args.split.row_tiles == 1;
+    if (few && single) return launch_decode<DecodeConfig<Source, 1, 1, Segments, Scales>>(args, weight, context);
+    if (few) return launch_decode<DecodeConfig<Source, 1, 2, Segments, Scales>>(args, weight, context);
+    if (single) return launch_decode<DecodeConfig<Source, 2, 1, Segments, Scales>>(args, weight, context);
+    launch_decode<DecodeConfig<Source, 2, 2, Segments, Scales>>(args, weight, context);
+}
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,93 @@
+// 4-bit codes in the `tiles` layout: a unit is two atoms of a tile, 128 columns in 1024 neighbouring bytes.
+#pragma once
+#include "core/packed.hpp"
+#include "cuda/decode/stream.cuh"
+#include "cuda/formats/nibbles.cuh"
+
+namespace lowbit::cuda {
+
+struct NibbleTilesArgs {
+    const uint8_t* codes = nullptr;
+    int64_t tile_bytes = 0;  // from tile to tile
+    int atoms = 0;           // of a tile
+};
+
+// How all sources of nibbles are copied and held.
+struct NibbleTiles {
+    using Args = NibbleTilesArgs;
+    static constexpr int unit_values = 128, unit_bytes = 1024, atom_bytes = core::TileGrid::atom_bytes;
+
+    struct Codes {
+        uint4 atoms[atoms_per_unit];
+        __device__ void load(uint32_t slot, int lane) {
+#pragma unroll
+            for (int i = 0; i < atoms_per_unit; ++i) atoms[i] = ptx::load_16(slot + lane * 16 + i * atom_bytes);
+        }
+        __device__ uint32_t word(int atom, int step) const {
+            const uint4& four = atoms[atom];
+            return step == 0 ? four.x : step == 1 ? four.y : step == 2 ? four.z : four.w;
+        }
+    };
+    using Place = const uint8_t*;  // of this lane's 16 bytes in the unit to come
+    __device__ static Place first(const Args& args, int64_t tile, int unit) {
+        return args.codes + tile * args.tile_bytes + int64_t(unit) * unit_bytes + threadIdx.x % 32 * 16;
+    }
+    // A whole warp, and on to the unit `step` further on; every lane brings what it will read. The last unit may be one atom, the other is
+    // zeros then.
+    __device__ static void copy(uint32_t slot, int lane, const Args& args, Place& from, int unit, int step) {
+        const uint32_t to = slot + lane * 16;
+        ptx::copy_16(to, from, true);
+        ptx::copy_16(to + atom_bytes, from + atom_bytes, unit * atoms_per_unit + 1 < args.atoms);
+        from += step * unit_bytes;
+    }
+};
+
+// A code in the upper bits of the mantissa of 16 reads as 16 + code, exactly; the 16 comes off with the zero point, times the sum of the
+// tokens, which one more product of a matrix of ones gives.
+template <class Mma>
+struct UpperNibble;
+template <>
+struct UpperNibble<ptx::MmaBf16> {
+    static constexpr uint32_t mask = 0x00780078u, magic = 0x41804180u, one = 0x3f803f80u;
+    static constexpr int lowest_bit = 3;
+};
+template <>
+struct UpperNibble<ptx::MmaFp16> {
+    static constexpr uint32_t mask = 0x03c003c0u, magic = 0x4c004c00u, one = 0x3c003c00u;
+    static constexpr int lowest_bit = 6;
+};
+
+// int4 and q4_0 (code less 8) or uint4 (less its zero point) x tokens of 16 bits.
+template <class Mma_, bool Signed>
+struct IntegerNibbles : NibbleTiles {
+    static constexpr bool signed_codes = Signed;
+    using Mma = Mma_;
+    static constexpr int steps_per_atom = 4, token_unit_bytes = 256, bias = 16;
+    static constexpr bool natural_order = true, biased = true;
+    static constexpr uint32_t one = UpperNibble<Mma>::one;  // twice in a word
+
+    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, int atom, int step) {
+        using Upper = UpperNibble<Mma>;
+        const uint32_t word = codes.word(atom, step);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int right = 4 * j - Upper::lowest_bit;
+            a[j] = ptx::mask_or(right < 0 ? word << -right : word >> right, Upper::mask, Upper::magic);
+        }
+    }
+};
+
+// fp4, nf4, iq4_nl: the levels themselves.
+template <class Mma_, Element E>
+struct LevelTiles : NibbleTiles {
+    static constexpr bool signed_codes = true;
+    using Mma = Mma_;
+    static constexpr int steps_per_atom = 4, token_unit_bytes = 256, bias = 0;
+    static constexpr bool natural_order = true, biased = false;
+
+    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, int atom, int step) {
+        LevelNibbles<Mma, E>::decode(a, codes.word(atom, step), {});
+    }
+};
+
+}  // namespace lowbit::cuda

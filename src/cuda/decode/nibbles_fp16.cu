@@ -1,0 +1,7 @@
+#include "cuda/decode/nibbles_launch.cuh"
+
+namespace lowbit::cuda {
+
+NibblesLaunch nibbles_fp16_launch(const core::Format& format, int segments) { return nibbles_launch<ptx::MmaFp16>(format, segments); }
+
+}  // namespace lowbit::cuda

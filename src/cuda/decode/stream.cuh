@@ -1,0 +1,401 @@
+// Products of few tokens: the weight streams through the chip once, at the speed of memory.
+//
+// A block owns some tiles of 16 rows and all of K. Its warps form a grid rows x depth: a warp has `RowTiles` tiles and every depth_warps-th
+// unit of K (128 values of 4 bits, or 128 bytes of a row), and a ring of its own through which codes and scales come, so that warps wait
+// for memory and for nobody else. The tokens come in phases, stretches of K that all warps share, through a few buffers.
+//
+//     codes, scales:  memory -> ring of the warp -> registers, decoded -> tensor core -> part sums -- times scales --> sums
+//     tokens:         memory -> phase buffer -> fragments
+//     sums of the warps along depth, added in their order -> epilogue
+//
+// How tiles, K and warps are split depends on the weight alone, never on the number of tokens: a token's result is the same bits whatever
+// its company.
+#pragma once
+#include <cstdint>
+
+#include "cuda/gemm/epilogue.cuh"
+#include "cuda/gemm/group_scales.cuh"
+#include "cuda/ptx/async_copy.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/quantize/division.cuh"
+
+namespace lowbit::cuda {
+
+constexpr int rows_per_tile = 16, most_decode_warps = 16, atoms_per_unit = 2;
+constexpr int warp_ring_bytes = 8192;  // of codes: what 16 warps have under way is several times what the speed of memory needs
+constexpr int most_phase_buffers = 4;
+
+// How a weight is spread over the chip (decode/split.cu).
+struct DecodeSplit {
+    int tiles_per_block = 1;
+    int row_tiles = 1;  // of a warp
+    int row_warps = 1, depth_warps = 1;
+    int units = 0;                     // of K
+    int phase_rounds = 1, phases = 1;  // a round: one unit for every warp along depth
+    int buffers = 1, token_pitch = 0;  // of phases; bytes from token to token in one
+    int buffer_bytes = 0, shared_bytes = 0;
+    IndexDivisor span;  // segments of K that share a scale
+
+    __host__ __device__ int warps() const { return row_warps * depth_warps; }
+};
+
+struct DecodeArgs {
+    DecodeSplit split;
+    int64_t rows = 0;  // of the weight
+    int tiles = 0;
+    const uint8_t* tokens = nullptr;  // rows of whole units, zeros beyond K
+    int64_t token_stride = 0;         // bytes
+    int token_count = 0;
+    GroupScales scales;  // group 0: none
+    int groups = 0;      // of a row
+    EpilogueArgs epilogue;
+};
+
+// How the scales along K are kept: what changes the inner loop is a matter of the kernel. `halves`: fp16 or bf16; `others`: fp32 or bytes.
+enum class DecodeScales { none, halves, others };
+
+template <class Source_, int TokenTiles_, int RowTiles_, int Segments_, DecodeScales Scales_>
+struct DecodeConfig {
+    static constexpr DecodeScales Scales = Scales_;
+    static constexpr bool zero_points = Source_::biased && !Source_::signed_codes;
+    using Source = Source_;
+    using Mma = typename Source::Mma;
+    static constexpr int TokenTiles = TokenTiles_, RowTiles = RowTiles_;
+    static constexpr int Segments = Segments_;  // groups of a unit; 0: no scales along K
+    static constexpr int steps_per_unit = atoms_per_unit * Source::steps_per_atom;
+    static constexpr int steps_per_segment = steps_per_unit / (Segments > 0 ? Segments : 1);
+    static constexpr int slots = warp_ring_bytes / (RowTiles * Source::unit_bytes);
+    // A slot: the codes of the tiles, then their scales (up to 4 bytes each), then their zero points.
+    static constexpr int scale_room = Segments * rows_per_tile * (Scales == DecodeScales::halves ? 2 : 4);
+    static constexpr int scales_at = RowTiles * Source::unit_bytes;
+    static constexpr int zeros_at = scales_at + RowTiles * scale_room, zero_room = Segments * rows_per_tile;
+    static constexpr int slot_bytes = zeros_at + (zero_points ? RowTiles * zero_room : 0);
+    using Part = typename Mma::Accumulator;
+    using Sum = std::conditional_t<(Segments > 0), float, Part>;
+};
+
+// What a warp keeps of a unit from its slot.
+template <class C>
+struct UnitInRegisters {
+    static constexpr int segments = C::Segments > 0 ? C::Segments : 1;
+    typename C::Source::Codes codes[C::RowTiles];
+    uint32_t scales[C::RowTiles][segments];  // of rows g and g + 8, as they lie in memory
+    uint32_t second_scales[C::RowTiles][C::Scales == DecodeScales::others ? segments : 1];
+    uint32_t zeros[C::RowTiles][segments];
+
+    __device__ void load(uint32_t slot, int lane, const DecodeArgs& args) {
+#pragma unroll
+        for (int r = 0; r < C::RowTiles; ++r) {
+            codes[r].load(slot + r * C::Source::unit_bytes, lane);
+            const uint32_t at = slot + C::scales_at + r * C::scale_room, g = uint32_t(lane / 4);
+#pragma unroll
+            for (int s = 0; s < C::Segments; ++s) {
+                if constexpr (C::Scales == DecodeScales::halves) {
+                    scales[r][s] = ptx::load_4(at + s * 32 + g * 4);
+                } else if (args.scales.bytes == 4) {
+                    const uint2 pair = ptx::load_8(at + s * 64 + g * 8);
+                    scales[r][s] = pair.x, second_scales[r][s] = pair.y;
+                } else {
+                    scales[r][s] = ptx::load_2(at + s * 16 + g * 2);
+                }
+                if constexpr (C::zero_points) zeros[r][s] = ptx::load_2(slot + C::zeros_at + r * C::zero_room + s * 16 + g * 2);
+            }
+        }
+    }
+    __device__ float scale(int r, int s, int half, const DecodeArgs& args) const {
+        if constexpr (C::Scales == DecodeScales::halves) {
+            const uint32_t bits = half ? scales[r][s] >> 16 : scales[r][s] & 0xffffu;
+            return args.scales.element == Element::fp16 ? half_to_float(uint16_t(bits)) : bfloat_to_float(uint16_t(bits));
+        } else {
+            return args.scales.pair_value(make_uint2(scales[r][s], second_scales[r][s]), half);
+        }
+    }
+    // What is taken off the codes.
+    __device__ float offset(int r, int s, int half) const {
+        if constexpr (!C::Source::biased) return 0.0f;
+        if constexpr (!C::zero_points) return float(C::Source::bias + 8);
+        return float(C::Source::bias + int(zeros[r][s] >> (8 * half) & 0xff));
+    }
+};
+
+// Brings one unit after the other into the ring of a warp: every depth_warps-th of its tiles.
+template <class C>
+class UnitStream {
+    using Source = typename C::Source;
+
+public:
+    __device__ UnitStream(const DecodeArgs& args, const typename Source::Args& weight, int first_tile, int depth_warp)
+        : args_(args), weight_(weight), unit_(depth_warp) {
+#pragma unroll
+        for (int r = 0; r < C::RowTiles; ++r) {
+            // Tiles that do not exist: the last one will do, its products are not stored.
+            codes_[r] = Source::first(weight, smaller(first_tile + r, args.tiles - 1), depth_warp);
+            ptx::hold(codes_[r]);
+        }
+        if constexpr (C::Segments > 0) {
+            // 16 bytes of scales per lane: the lower half of the warp for the first tile, the upper for the second.
+            const int lane = threadIdx.x % 32, r = lane / 16, chunk = lane % 16;
+            const int64_t tile = smaller(first_tile + r, args.tiles - 1);
+            const GroupScales& scales = args.scales;
+            if (r < C::RowTiles && chunk < C::Segments * scales.bytes) scale_groups_ = args.groups - chunk / scales.bytes;
+            scales_ = scales.data + tile * scales.row_step + chunk * 16;
+            scale_place_ = C::scales_at + r * C::scale_room + chunk * 16;
+            ptx::hold(scales_), ptx::hold(scale_groups_), ptx::hold(scale_place_);
+            if constexpr (C::zero_points) {
+                if (r < C::RowTiles && chunk < C::Segments) zero_groups_ = args.groups - chunk;
+                zeros_ = scales.zero_points + tile * scales.row_step / scales.bytes + chunk * 16;
+                zero_place_ = C::zeros_at + r * C::zero_room + chunk * 16;
+                ptx::hold(zeros_), ptx::hold(zero_groups_), ptx::hold(zero_place_);
+            }
+        }
+    }
+
+    __device__ void fetch(uint32_t slot, int lane) {
+        if (unit_ < args_.split.units) {
+#pragma unroll
+            for (int r = 0; r < C::RowTiles; ++r)
+                Source::copy(slot + r * Source::unit_bytes, lane, weight_, codes_[r], unit_, args_.split.depth_warps);
+            if constexpr (C::Segments > 0) {
+                // A unit's segments are neighbours; where several share a scale there is one segment.
+                const int group = int(args_.split.span.quotient(uint32_t(unit_ * C::Segments)));
+                if (scale_groups_ > none)
+                    ptx::copy_16(slot + scale_place_, scales_ + group * args_.scales.group_step, group < scale_groups_);
+                if constexpr (C::zero_points)
+                    if (zero_groups_ > none) ptx::copy_16(slot + zero_place_, zeros_ + group * 16, group < zero_groups_);
+            }
+            unit_ += args_.split.depth_warps;
+        }
+        ptx::commit_copies();
+    }
+
+private:
+    const DecodeArgs& args_;
+    const typename Source::Args& weight_;
+    int unit_;
+    typename Source::Place codes_[C::RowTiles];
+    const uint8_t* scales_ = nullptr;
+    const uint8_t* zeros_ = nullptr;
+    int scale_place_ = 0, zero_place_ = 0;
+    static constexpr int none = -1000;
+    int scale_groups_ = none, zero_groups_ = none;  // of a unit's first group: up to which one this lane finds something to bring
+};
+
+// Tokens of a phase: one run of bytes each. A whole warp.
+template <class C>
+__device__ inline void copy_tokens(const DecodeArgs& args, uint8_t* to, int phase, ptx::Barrier* barrier) {
+    const DecodeSplit& split = args.split;
+    const int per_phase = split.phase_rounds * split.depth_warps * C::Source::token_unit_bytes;
+    const int first = phase * per_phase, left = split.units * C::Source::token_unit_bytes - first;
+    const int bytes = left < per_phase ? left : per_phase, lane = threadIdx.x % 32;
+    if (lane == 0) ptx::expect_bytes(barrier, uint32_t(bytes * args.token_count));
+    __syncwarp();
+    if (lane < args.token_count)
+        ptx::copy_run(to + lane * split.token_pitch, args.tokens + lane * args.token_stride + first, uint32_t(bytes), barrier);
+}
+
+// The tokens' fragments of an atom: words 2s and 2s + 1 belong to step s.
+template <class C>
+struct TokenFragments {
+    static constexpr int words = 2 * C::Source::steps_per_atom;
+    uint32_t b[C::TokenTiles][words];
+
+    // Where a lane finds its part of a unit. Tokens that do not exist repeat the last one: their results are not stored.
+    __device__ static int offset(int tile, const DecodeArgs& args) {
+        const int lane = threadIdx.x % 32, last = args.token_count - 1;
+        const int token = 8 * tile + (C::Source::natural_order ? lane % 8 : lane / 4);
+        return (token < last ? token : last) * args.split.token_pitch + (C::Source::natural_order ? lane / 8 * 16 : lane % 4 * (words * 4));
+    }
+    __device__ void load(const uint32_t (&tokens)[C::TokenTiles], int at) {
+#pragma unroll
+        for (int tile = 0; tile < C::TokenTiles; ++tile)
+#pragma unroll
+            for (int i = 0; i < words; i += 4) {
+                uint32_t four[4];
+                if constexpr (C::Source::natural_order) {
+                    ptx::load_matrices(four, tokens[tile] + at + 16 * i);
+                } else {
+                    const uint4 loaded = ptx::load_16(tokens[tile] + at + 4 * i);
+                    four[0] = loaded.x, four[1] = loaded.y, four[2] = loaded.z, four[3] = loaded.w;
+                }
+#pragma unroll
+                for (int k = 0; k < 4; ++k) b[tile][i + k] = four[k];
+            }
+    }
+    __device__ void step(int tile, int s, uint32_t (&pair)[2]) const { pair[0] = b[tile][2 * s], pair[1] = b[tile][2 * s + 1]; }
+};
+
+template <class C>
+class DecodeSums {
+    using Source = typename C::Source;
+    using Mma = typename C::Mma;
+
+public:
+    __device__ DecodeSums() {
+        if constexpr (Source::biased)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                ones_[i] = Source::one;
+                ptx::hold(ones_[i]);
+            }
+    }
+
+    // A unit in registers, its tokens (by lane) in a phase buffer.
+    __device__ void multiply(const UnitInRegisters<C>& unit, const uint32_t (&tokens)[C::TokenTiles], const DecodeArgs& args) {
+        TokenFragments<C> x;
+#pragma unroll
+        for (int step = 0; step < C::steps_per_unit; ++step) {
+            const int atom = step / Source::steps_per_atom, inside = step % Source::steps_per_atom;
+            if (inside == 0) x.load(tokens, atom * (Source::token_unit_bytes / atoms_per_unit));
+            uint32_t b[C::TokenTiles][2];
+#pragma unroll
+            for (int t = 0; t < C::TokenTiles; ++t) {
+                x.step(t, inside, b[t]);
+                if constexpr (Source::biased) Mma::multiply(token_sums_[t], ones_, b[t]);
+            }
+#pragma unroll
+            for (int r = 0; r < C::RowTiles; ++r) {
+                uint32_t a[4];
+                Source::fragment(a, unit.codes[r], atom, inside);
+#pragma unroll
+                for (int t = 0; t < C::TokenTiles; ++t) Mma::multiply(parts_[r][t], a, b[t]);
+            }
+            if constexpr (C::Segments > 0)
+                if ((step + 1) % C::steps_per_segment == 0) close_segment(unit, step / C::steps_per_segment, args);
+        }
+    }
+
+    // Into [token][row] of this depth; `pitch` rows.
+    __device__ void put(typename C::Sum* to, int pitch) const {
+        const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+        for (int r = 0; r < C::RowTiles; ++r)
+#pragma unroll
+            for (int tile = 0; tile < C::TokenTiles; ++tile)
+#pragma unroll
+                for (int e = 0; e < 4; ++e)
+                    to[(8 * tile + 2 * t + e % 2) * pitch + r * rows_per_tile + g + e / 2 * 8] = final_sum(r, tile, e);
+    }
+
+private:
+    __device__ typename C::Sum final_sum(int r, int tile, int e) const {
+        if constexpr (C::Segments > 0)
+            return sums_[r][tile][e];
+        else
+            return parts_[r][tile][e];
+    }
+
+    __device__ void close_segment(const UnitInRegisters<C>& unit, int segment, const DecodeArgs& args) {
+#pragma unroll
+        for (int r = 0; r < C::RowTiles; ++r)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const float scale = unit.scale(r, segment, half, args), offset = unit.offset(r, segment, half);
+#pragma unroll
+                for (int tile = 0; tile < C::TokenTiles; ++tile)
+#pragma unroll
+                    for (int e = 2 * half; e < 2 * half + 2; ++e) {
+                        float part = float(parts_[r][tile][e]);
+                        if constexpr (Source::biased) part -= offset * float(token_sums_[tile][e]);
+                        sums_[r][tile][e] += scale * part;
+                        parts_[r][tile][e] = 0;
+                    }
+            }
+#pragma unroll
+        for (int tile = 0; tile < C::TokenTiles; ++tile)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) token_sums_[tile][e] = 0;
+    }
+
+    uint32_t ones_[4];
+    typename C::Part parts_[C::RowTiles][C::TokenTiles][4] = {};
+    typename C::Part token_sums_[C::TokenTiles][4] = {};
+    float sums_[C::Segments > 0 ? C::RowTiles : 1][C::Segments > 0 ? C::TokenTiles : 1][4] = {};
+};
+
+template <class C>
+__global__ void __launch_bounds__(most_decode_warps * 32, 1)
+    decode_stream(const __grid_constant__ DecodeArgs args, const __grid_constant__ typename C::Source::Args weight) {
+#if LOWBIT_HOPPER
+    using Source = typename C::Source;
+    extern __shared__ __align__(128) uint8_t shared[];
+    const DecodeSplit& split = args.split;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    ptx::hold(warp), ptx::hold(lane);
+    const int depth_warp = warp % split.depth_warps, row_warp = warp / split.depth_warps;
+    const uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * C::slots * C::slot_bytes),
+                   ring_end = ring + C::slots * C::slot_bytes;
+    UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + row_warp * C::RowTiles, depth_warp);
+#pragma unroll
+    for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
+
+    uint8_t* buffers = shared + split.warps() * C::slots * C::slot_bytes;
+    __shared__ ptx::Barrier full[most_phase_buffers], empty[most_phase_buffers];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < split.buffers; ++i) ptx::init_barrier(full + i, 1), ptx::init_barrier(empty + i, split.warps());
+        ptx::publish_barriers();
+    }
+    __syncthreads();
+    ptx::let_dependents_begin();
+    if (warp == 0) {  // the weight is nobody's result, but the tokens may be that of the launch before
+        ptx::wait_for_previous_launch();
+        for (int phase = 0; phase < split.buffers; ++phase) copy_tokens<C>(args, buffers + phase * split.buffer_bytes, phase, full + phase);
+    }
+
+    DecodeSums<C> sums;
+    uint32_t slot = ring, token_offsets[C::TokenTiles];
+#pragma unroll
+    for (int t = 0; t < C::TokenTiles; ++t) token_offsets[t] = uint32_t(TokenFragments<C>::offset(t, args));
+    int left = (split.units - depth_warp + split.depth_warps - 1) / split.depth_warps;  // units of this warp
+    int buffer = 0;
+    uint32_t parity = 0;
+    for (int phase = 0; phase < split.phases; ++phase) {
+        ptx::wait_for(full + buffer, parity);
+        uint32_t tokens[C::TokenTiles];
+#pragma unroll
+        for (int t = 0; t < C::TokenTiles; ++t)
+            tokens[t] = ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes + depth_warp * Source::token_unit_bytes) +
+                        token_offsets[t];
+        for (int round = 0; round < split.phase_rounds && left > 0; ++round, --left) {
+            ptx::wait_for_copies<C::slots - 1>();
+            __syncwarp();
+            UnitInRegisters<C> unit;
+            unit.load(slot, lane, args);
+            __syncwarp();
+            stream.fetch(slot, lane);
+            slot = slot + C::slot_bytes == ring_end ? ring : slot + C::slot_bytes;
+            sums.multiply(unit, tokens, args);
+#pragma unroll
+            for (int t = 0; t < C::TokenTiles; ++t) tokens[t] += uint32_t(split.depth_warps * Source::token_unit_bytes);
+        }
+        // The buffer of the phase before takes the tokens of the one that comes buffers - 1 from now.
+        if (phase + split.buffers < split.phases) {
+            __syncwarp();
+            if (lane == 0) ptx::arrive(empty + buffer);
+            if (warp == 0) {
+                ptx::wait_for(empty + buffer, parity);
+                copy_tokens<C>(args, buffers + buffer * split.buffer_bytes, phase + split.buffers, full + buffer);
+            }
+        }
+        if (++buffer == split.buffers) buffer = 0, parity ^= 1;
+    }
+
+    // The sums over depth, in its order.
+    ptx::wait_for_copies<0>();
+    const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;
+    auto* results = reinterpret_cast<typename C::Sum*>(shared);
+    constexpr int most_tokens = 8 * C::TokenTiles;
+    __syncthreads();
+    sums.put(results + depth_warp * most_tokens * pitch + row_warp * C::RowTiles * rows_per_tile, pitch);
+    __syncthreads();
+    const int64_t first_row = int64_t(blockIdx.x) * split.tiles_per_block * rows_per_tile;
+    const int rows_here = int(smaller(int64_t(split.tiles_per_block) * rows_per_tile, args.rows - first_row));
+    for (int index = threadIdx.x; index < rows_here * args.token_count; index += blockDim.x) {
+        const int token = index / rows_here, row = index - token * rows_here;
+        typename C::Sum sum = 0;
+        for (int depth = 0; depth < split.depth_warps; ++depth) sum += results[(depth * most_tokens + token) * pitch + row];
+        store_result(args.epilogue, token, first_row + row, sum);
+    }
+#endif
+}
+
+}  // namespace lowbit::cuda
