@@ -105,8 +105,8 @@ void add_decode(core::Registry& registry) {
         kernel.operand_rounding = [bf16](const MatmulProblem& p) {
             return p.weight.quantized.format.element == Element::nf4 ? (bf16 ? 0x1p-8 : 0x1p-11) : 0.0;
         };
-        // A tensor core cuts off instead of rounding; and codes up to 15 are summed as up to 31.
-        kernel.addition_unit = 0x1p-20;
+        // A tensor core aligns its addends and cuts them off instead of rounding.
+        kernel.addition_unit = 0x1p-23;
         registry.matmul.add(std::move(kernel));
     }
 }

@@ -25,7 +25,7 @@ void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weigh
     }
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(unsigned(core::ceil_div(args.tiles, args.split.tiles_per_block)));
-    config.blockDim = dim3(unsigned(args.split.warps() * 32));
+    config.blockDim = dim3(unsigned(args.split.warps() * 32 + 32));
     config.dynamicSmemBytes = size_t(args.split.shared_bytes);
     config.stream = stream_of(context);
     cudaLaunchAttribute early{};

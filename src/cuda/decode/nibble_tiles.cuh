@@ -42,50 +42,63 @@ struct NibbleTiles {
     }
 };
 
-// A code in the upper bits of the mantissa of 16 reads as 16 + code, exactly; the 16 comes off with the zero point, times the sum of the
-// tokens, which one more product of a matrix of ones gives.
+// A code in the upper bits of the mantissa of 16 reads as 16 + code, exactly; one subtraction for two of them takes off 16 and the zero.
 template <class Mma>
 struct UpperNibble;
 template <>
 struct UpperNibble<ptx::MmaBf16> {
-    static constexpr uint32_t mask = 0x00780078u, magic = 0x41804180u, one = 0x3f803f80u;
+    static constexpr uint32_t mask = 0x00780078u, magic = 0x41804180u;
     static constexpr int lowest_bit = 3;
 };
 template <>
 struct UpperNibble<ptx::MmaFp16> {
-    static constexpr uint32_t mask = 0x03c003c0u, magic = 0x4c004c00u, one = 0x3c003c00u;
+    static constexpr uint32_t mask = 0x03c003c0u, magic = 0x4c004c00u;
     static constexpr int lowest_bit = 6;
 };
 
 // int4 and q4_0 (code less 8) or uint4 (less its zero point) x tokens of 16 bits.
 template <class Mma_, bool Signed>
 struct IntegerNibbles : NibbleTiles {
-    static constexpr bool signed_codes = Signed;
     using Mma = Mma_;
-    static constexpr int steps_per_atom = 4, token_unit_bytes = 256, bias = 16;
-    static constexpr bool natural_order = true, biased = true;
-    static constexpr uint32_t one = UpperNibble<Mma>::one;  // twice in a word
+    using Pair = typename Magic<Mma>::Pair;
+    static constexpr int steps_per_atom = 4, token_unit_bytes = 256;
+    static constexpr bool natural_order = true, zero_points = !Signed;
 
-    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, int atom, int step) {
+    // What is taken off the codes of rows g and g + 8 in a group, whose zero points are in two bytes of a word.
+    struct Group {
+        uint32_t offset[2];
+        __device__ explicit Group(uint32_t zeros) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                offset[half] = PairsOf<Mma>::both(Signed ? 24.0f : float(16 + int(zeros >> (8 * half) & 0xff)));
+        }
+    };
+    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group& group, int atom, int step) {
         using Upper = UpperNibble<Mma>;
         const uint32_t word = codes.word(atom, step);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             const int right = 4 * j - Upper::lowest_bit;
-            a[j] = ptx::mask_or(right < 0 ? word << -right : word >> right, Upper::mask, Upper::magic);
+            const uint32_t moved = ptx::mask_or(right < 0 ? word << -right : word >> right, Upper::mask, Upper::magic);
+            a[j] = as_bits(__hsub2(as_pair<Pair>(moved), as_pair<Pair>(group.offset[j % 2])));
         }
     }
+};
+
+// Sources that need nothing of a group.
+struct NoDecodeGroup {
+    __device__ explicit NoDecodeGroup(uint32_t) {}
 };
 
 // fp4, nf4, iq4_nl: the levels themselves.
 template <class Mma_, Element E>
 struct LevelTiles : NibbleTiles {
-    static constexpr bool signed_codes = true;
     using Mma = Mma_;
-    static constexpr int steps_per_atom = 4, token_unit_bytes = 256, bias = 0;
-    static constexpr bool natural_order = true, biased = false;
+    using Group = NoDecodeGroup;
+    static constexpr int steps_per_atom = 4, token_unit_bytes = 256;
+    static constexpr bool natural_order = true, zero_points = false;
 
-    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, int atom, int step) {
+    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group&, int atom, int step) {
         LevelNibbles<Mma, E>::decode(a, codes.word(atom, step), {});
     }
 };

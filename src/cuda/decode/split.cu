@@ -51,6 +51,7 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     split.token_pitch = split.phase_rounds * token_round + padding;
     split.buffer_bytes = buffer_bytes();
     split.buffers = std::clamp(room / split.buffer_bytes, 1, std::min(split.phases, most_phase_buffers));
+    split.depth_warp_divisor = IndexDivisor(uint32_t(split.depth_warps));
     split.span = IndexDivisor(uint32_t(sizes.segments ? std::max(1, sizes.group / (sizes.unit_values / sizes.segments)) : 1));
     split.shared_bytes = std::max(ring_bytes + split.buffers * split.buffer_bytes, result_bytes);
     return split;

@@ -34,7 +34,7 @@ struct DecodeSplit {
     int phase_rounds = 1, phases = 1;  // a round: one unit for every warp along depth
     int buffers = 1, token_pitch = 0;  // of phases; bytes from token to token in one
     int buffer_bytes = 0, shared_bytes = 0;
-    IndexDivisor span;  // segments of K that share a scale
+    IndexDivisor span, depth_warp_divisor;  // segments of K that share a scale; depth_warps
 
     __host__ __device__ int warps() const { return row_warps * depth_warps; }
 };
@@ -57,7 +57,7 @@ enum class DecodeScales { none, halves, others };
 template <class Source_, int TokenTiles_, int RowTiles_, int Segments_, DecodeScales Scales_>
 struct DecodeConfig {
     static constexpr DecodeScales Scales = Scales_;
-    static constexpr bool zero_points = Source_::biased && !Source_::signed_codes;
+    static constexpr bool zero_points = Source_::zero_points;
     using Source = Source_;
     using Mma = typename Source::Mma;
     static constexpr int TokenTiles = TokenTiles_, RowTiles = RowTiles_;
@@ -110,12 +110,7 @@ struct UnitInRegisters {
             return args.scales.pair_value(make_uint2(scales[r][s], second_scales[r][s]), half);
         }
     }
-    // What is taken off the codes.
-    __device__ float offset(int r, int s, int half) const {
-        if constexpr (!C::Source::biased) return 0.0f;
-        if constexpr (!C::zero_points) return float(C::Source::bias + 8);
-        return float(C::Source::bias + int(zeros[r][s] >> (8 * half) & 0xff));
-    }
+    __device__ typename C::Source::Group group(int r, int s) const { return typename C::Source::Group(C::zero_points ? zeros[r][s] : 0); }
 };
 
 // Brings one unit after the other into the ring of a warp: every depth_warps-th of its tiles.
@@ -137,7 +132,9 @@ public:
             const int lane = threadIdx.x % 32, r = lane / 16, chunk = lane % 16;
             const int64_t tile = smaller(first_tile + r, args.tiles - 1);
             const GroupScales& scales = args.scales;
-            if (r < C::RowTiles && chunk < C::Segments * scales.bytes) scale_groups_ = args.groups - chunk / scales.bytes;
+            const int bytes = C::Scales == DecodeScales::halves ? 2 : scales.bytes;
+            const int chunk_group = bytes == 2 ? chunk / 2 : bytes == 4 ? chunk / 4 : chunk;
+            if (r < C::RowTiles && chunk < C::Segments * bytes) scale_groups_ = args.groups - chunk_group;
             scales_ = scales.data + tile * scales.row_step + chunk * 16;
             scale_place_ = C::scales_at + r * C::scale_room + chunk * 16;
             ptx::hold(scales_), ptx::hold(scale_groups_), ptx::hold(scale_place_);
@@ -180,17 +177,29 @@ private:
     int scale_groups_ = none, zero_groups_ = none;  // of a unit's first group: up to which one this lane finds something to bring
 };
 
-// Tokens of a phase: one run of bytes each. A whole warp.
+// The barriers of the phase buffers: `full` counts the bytes of the tokens, `empty` the warps that have left.
+struct PhaseBarriers {
+    ptx::Barrier full[most_phase_buffers], empty[most_phase_buffers];
+};
+
+// The work of one more warp: phase after phase of tokens, one run of bytes for each token.
 template <class C>
-__device__ inline void copy_tokens(const DecodeArgs& args, uint8_t* to, int phase, ptx::Barrier* barrier) {
+__device__ inline void copy_tokens(const DecodeArgs& args, uint8_t* buffers, PhaseBarriers& barriers) {
     const DecodeSplit& split = args.split;
-    const int per_phase = split.phase_rounds * split.depth_warps * C::Source::token_unit_bytes;
-    const int first = phase * per_phase, left = split.units * C::Source::token_unit_bytes - first;
-    const int bytes = left < per_phase ? left : per_phase, lane = threadIdx.x % 32;
-    if (lane == 0) ptx::expect_bytes(barrier, uint32_t(bytes * args.token_count));
-    __syncwarp();
-    if (lane < args.token_count)
-        ptx::copy_run(to + lane * split.token_pitch, args.tokens + lane * args.token_stride + first, uint32_t(bytes), barrier);
+    const int per_phase = split.phase_rounds * split.depth_warps * C::Source::token_unit_bytes, lane = threadIdx.x % 32;
+    int left = split.units * C::Source::token_unit_bytes, buffer = 0;
+    uint32_t parity = 1;
+    const uint8_t* from = args.tokens + lane * args.token_stride;
+    for (int phase = 0; phase < split.phases; ++phase) {
+        if (phase >= split.buffers) ptx::wait_for(barriers.empty + buffer, parity);
+        const int bytes = left < per_phase ? left : per_phase;
+        if (lane == 0) ptx::expect_bytes(barriers.full + buffer, uint32_t(bytes * args.token_count));
+        __syncwarp();
+        if (lane < args.token_count)
+            ptx::copy_run(buffers + buffer * split.buffer_bytes + lane * split.token_pitch, from, uint32_t(bytes), barriers.full + buffer);
+        from += per_phase, left -= per_phase;
+        if (++buffer == split.buffers) buffer = 0, parity ^= 1;
+    }
 }
 
 // The tokens' fragments of an atom: words 2s and 2s + 1 belong to step s.
@@ -230,37 +239,25 @@ class DecodeSums {
     using Mma = typename C::Mma;
 
 public:
-    __device__ DecodeSums() {
-        if constexpr (Source::biased)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                ones_[i] = Source::one;
-                ptx::hold(ones_[i]);
-            }
-    }
-
     // A unit in registers, its tokens (by lane) in a phase buffer.
     __device__ void multiply(const UnitInRegisters<C>& unit, const uint32_t (&tokens)[C::TokenTiles], const DecodeArgs& args) {
         TokenFragments<C> x;
 #pragma unroll
         for (int step = 0; step < C::steps_per_unit; ++step) {
-            const int atom = step / Source::steps_per_atom, inside = step % Source::steps_per_atom;
+            const int atom = step / Source::steps_per_atom, inside = step % Source::steps_per_atom, segment = step / C::steps_per_segment;
             if (inside == 0) x.load(tokens, atom * (Source::token_unit_bytes / atoms_per_unit));
-            uint32_t b[C::TokenTiles][2];
-#pragma unroll
-            for (int t = 0; t < C::TokenTiles; ++t) {
-                x.step(t, inside, b[t]);
-                if constexpr (Source::biased) Mma::multiply(token_sums_[t], ones_, b[t]);
-            }
 #pragma unroll
             for (int r = 0; r < C::RowTiles; ++r) {
-                uint32_t a[4];
-                Source::fragment(a, unit.codes[r], atom, inside);
+                uint32_t a[4], b[2];
+                Source::fragment(a, unit.codes[r], unit.group(r, segment), atom, inside);
 #pragma unroll
-                for (int t = 0; t < C::TokenTiles; ++t) Mma::multiply(parts_[r][t], a, b[t]);
+                for (int t = 0; t < C::TokenTiles; ++t) {
+                    x.step(t, inside, b);
+                    Mma::multiply(parts_[r][t], a, b);
+                }
             }
             if constexpr (C::Segments > 0)
-                if ((step + 1) % C::steps_per_segment == 0) close_segment(unit, step / C::steps_per_segment, args);
+                if ((step + 1) % C::steps_per_segment == 0) close_segment(unit, segment, args);
         }
     }
 
@@ -289,57 +286,81 @@ private:
         for (int r = 0; r < C::RowTiles; ++r)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const float scale = unit.scale(r, segment, half, args), offset = unit.offset(r, segment, half);
+                const float scale = unit.scale(r, segment, half, args);
 #pragma unroll
                 for (int tile = 0; tile < C::TokenTiles; ++tile)
 #pragma unroll
                     for (int e = 2 * half; e < 2 * half + 2; ++e) {
-                        float part = float(parts_[r][tile][e]);
-                        if constexpr (Source::biased) part -= offset * float(token_sums_[tile][e]);
-                        sums_[r][tile][e] += scale * part;
+                        sums_[r][tile][e] += scale * float(parts_[r][tile][e]);
                         parts_[r][tile][e] = 0;
                     }
             }
-#pragma unroll
-        for (int tile = 0; tile < C::TokenTiles; ++tile)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) token_sums_[tile][e] = 0;
     }
 
-    uint32_t ones_[4];
     typename C::Part parts_[C::RowTiles][C::TokenTiles][4] = {};
-    typename C::Part token_sums_[C::TokenTiles][4] = {};
     float sums_[C::Segments > 0 ? C::RowTiles : 1][C::Segments > 0 ? C::TokenTiles : 1][4] = {};
 };
 
+// Reads one word of every line of the epilogue's arguments: at the end of a kernel the first use of each would wait for memory.
+__device__ inline void touch(const EpilogueArgs& epilogue) {
+    const auto* words = reinterpret_cast<const uint32_t*>(&epilogue);
+#pragma unroll
+    for (size_t i = 0; i < sizeof(EpilogueArgs) / 4; i += 16) asm volatile("" ::"r"(words[i]));
+}
+
+// The sums over depth, in its order, and what the epilogue makes of them. A thread keeps to a row.
 template <class C>
-__global__ void __launch_bounds__(most_decode_warps * 32, 1)
+__device__ inline void finish_decode(const DecodeArgs& args, const typename C::Sum* results, int pitch) {
+    const DecodeSplit& split = args.split;
+    constexpr int most_tokens = 8 * C::TokenTiles;
+    const int block_rows = split.row_warps * C::RowTiles * rows_per_tile, threads = split.depth_warps * 32 / (C::RowTiles * rows_per_tile);
+    const int group = int(split.depth_warp_divisor.quotient(threadIdx.x / 32));  // its threads have the rows of a row warp
+    const int inside = int(threadIdx.x) - group * split.depth_warps * 32, row_here = inside % (C::RowTiles * rows_per_tile);
+    const int row_in_block = group * C::RowTiles * rows_per_tile + row_here;
+    const int64_t row = int64_t(blockIdx.x) * split.tiles_per_block * rows_per_tile + row_in_block;
+    if (row_in_block >= block_rows || row_in_block >= split.tiles_per_block * rows_per_tile || row >= args.rows) return;
+    const EpilogueArgs& e = args.epilogue;
+    const RowTerm term = load_row_term(e, row);
+    for (int token = inside / (C::RowTiles * rows_per_tile); token < args.token_count; token += threads) {
+        typename C::Sum sum = 0;
+        for (int depth = 0; depth < split.depth_warps; ++depth) sum += results[(depth * most_tokens + token) * pitch + row_in_block];
+        store_bits(e.y, token * e.y.row_stride + row * e.y.column_stride, finish_one(e, term, token, row, sum));
+    }
+}
+
+// One warp more than multiply: it brings the tokens.
+template <class C>
+__global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
     decode_stream(const __grid_constant__ DecodeArgs args, const __grid_constant__ typename C::Source::Args weight) {
 #if LOWBIT_HOPPER
     using Source = typename C::Source;
     extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ PhaseBarriers barriers;
     const DecodeSplit& split = args.split;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     ptx::hold(warp), ptx::hold(lane);
-    const int depth_warp = warp % split.depth_warps, row_warp = warp / split.depth_warps;
-    const uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * C::slots * C::slot_bytes),
-                   ring_end = ring + C::slots * C::slot_bytes;
+    uint8_t* buffers = shared + split.warps() * C::slots * C::slot_bytes;
+    const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;  // of the results
+    auto* results = reinterpret_cast<typename C::Sum*>(shared);
+    if (warp == split.warps()) {
+        if (lane < split.buffers) ptx::init_barrier(barriers.full + lane, 1), ptx::init_barrier(barriers.empty + lane, split.warps());
+        ptx::publish_barriers();
+        __syncthreads();
+        ptx::wait_for_previous_launch();  // the weight is nobody's result, but the tokens may be that of the launch before
+        copy_tokens<C>(args, buffers, barriers);
+        __syncthreads();
+        __syncthreads();
+        return;
+    }
+    const int row_warp = int(split.depth_warp_divisor.quotient(uint32_t(warp))), depth_warp = warp - row_warp * split.depth_warps;
+    uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * C::slots * C::slot_bytes), ring_end = ring + C::slots * C::slot_bytes;
+    ptx::hold(ring), ptx::hold(ring_end);
     UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + row_warp * C::RowTiles, depth_warp);
 #pragma unroll
     for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
-
-    uint8_t* buffers = shared + split.warps() * C::slots * C::slot_bytes;
-    __shared__ ptx::Barrier full[most_phase_buffers], empty[most_phase_buffers];
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < split.buffers; ++i) ptx::init_barrier(full + i, 1), ptx::init_barrier(empty + i, split.warps());
-        ptx::publish_barriers();
-    }
     __syncthreads();
     ptx::let_dependents_begin();
-    if (warp == 0) {  // the weight is nobody's result, but the tokens may be that of the launch before
-        ptx::wait_for_previous_launch();
-        for (int phase = 0; phase < split.buffers; ++phase) copy_tokens<C>(args, buffers + phase * split.buffer_bytes, phase, full + phase);
-    }
+    touch(args.epilogue);
 
     DecodeSums<C> sums;
     uint32_t slot = ring, token_offsets[C::TokenTiles];
@@ -349,7 +370,7 @@ __global__ void __launch_bounds__(most_decode_warps * 32, 1)
     int buffer = 0;
     uint32_t parity = 0;
     for (int phase = 0; phase < split.phases; ++phase) {
-        ptx::wait_for(full + buffer, parity);
+        ptx::wait_for(barriers.full + buffer, parity);
         uint32_t tokens[C::TokenTiles];
 #pragma unroll
         for (int t = 0; t < C::TokenTiles; ++t)
@@ -367,34 +388,15 @@ __global__ void __launch_bounds__(most_decode_warps * 32, 1)
 #pragma unroll
             for (int t = 0; t < C::TokenTiles; ++t) tokens[t] += uint32_t(split.depth_warps * Source::token_unit_bytes);
         }
-        // The buffer of the phase before takes the tokens of the one that comes buffers - 1 from now.
-        if (phase + split.buffers < split.phases) {
-            __syncwarp();
-            if (lane == 0) ptx::arrive(empty + buffer);
-            if (warp == 0) {
-                ptx::wait_for(empty + buffer, parity);
-                copy_tokens<C>(args, buffers + buffer * split.buffer_bytes, phase + split.buffers, full + buffer);
-            }
-        }
+        __syncwarp();
+        if (lane == 0) ptx::arrive(barriers.empty + buffer);
         if (++buffer == split.buffers) buffer = 0, parity ^= 1;
     }
-
-    // The sums over depth, in its order.
     ptx::wait_for_copies<0>();
-    const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;
-    auto* results = reinterpret_cast<typename C::Sum*>(shared);
-    constexpr int most_tokens = 8 * C::TokenTiles;
     __syncthreads();
-    sums.put(results + depth_warp * most_tokens * pitch + row_warp * C::RowTiles * rows_per_tile, pitch);
+    sums.put(results + depth_warp * 8 * C::TokenTiles * pitch + row_warp * C::RowTiles * rows_per_tile, pitch);
     __syncthreads();
-    const int64_t first_row = int64_t(blockIdx.x) * split.tiles_per_block * rows_per_tile;
-    const int rows_here = int(smaller(int64_t(split.tiles_per_block) * rows_per_tile, args.rows - first_row));
-    for (int index = threadIdx.x; index < rows_here * args.token_count; index += blockDim.x) {
-        const int token = index / rows_here, row = index - token * rows_here;
-        typename C::Sum sum = 0;
-        for (int depth = 0; depth < split.depth_warps; ++depth) sum += results[(depth * most_tokens + token) * pitch + row];
-        store_result(args.epilogue, token, first_row + row, sum);
-    }
+    finish_decode<C>(args, results, pitch);
 #endif
 }
 

@@ -136,6 +136,31 @@ __device__ inline float token_factor(const EpilogueArgs& e, int64_t token) {
     return factor;
 }
 
+// The same for one row.
+struct RowTerm {
+    float factor = 1.0f, bias = 0.0f;
+};
+__device__ inline RowTerm load_row_term(const EpilogueArgs& e, int64_t row) {
+    RowTerm term;
+    for (int k = 0; k < 2; ++k)
+        if (e.row_scale[k].data) term.factor *= e.row_scale[k].at(row);
+    if (e.bias.data) term.bias = load_number(e.bias.element, e.bias.data, row * e.bias.column_stride);
+    return term;
+}
+template <class Accumulator>
+__device__ inline uint32_t finish_one(const EpilogueArgs& e, const RowTerm& term, int64_t token, int64_t row, Accumulator product) {
+    float value = float(product);
+    if constexpr (std::is_same_v<Accumulator, int32_t>) {
+        const bool corrected = e.counts_differences || e.token_zero.data || e.row_zero.data;
+        const int32_t whole = corrected ? without_zero_points(e, token, row, product) : product;
+        if (e.y.element == Element::int32) return uint32_t(whole);
+        value = float(whole);
+    }
+    value = value * (token_factor(e, token) * term.factor) + term.bias;
+    if (e.activation != Activation::none) value = activate(e.activation, value);
+    return to_output(e, value);
+}
+
 // The results of one token and eight rows as the bits that are stored.
 template <class Accumulator>
 __device__ inline void finish_eight(const EpilogueArgs& e, const RowTerms& terms, int64_t token, int64_t row, int64_t rows,
