@@ -38,6 +38,45 @@ void add_shapes(std::vector<MatmulCase>& cases, const char* x_name, const Format
     }
 }
 
+// Few tokens: more rows than a GPU's blocks share tile by tile, and more of K than they hold at a time.
+void add_few_tokens(std::vector<MatmulCase>& cases) {
+    constexpr Shape few[] = {{3, 9001, 272}, {2, 34001, 144}, {16, 100, 4464}, {9, 40, 2048}, {1, 400, 512}};
+    size_t turn = 0;
+    struct Pair {
+        const char *x, *weight;
+    };
+    for (const Pair& pair : {Pair{"bf16", "int4:g128"},
+                             Pair{"bf16", "uint4:g128:asym"},
+                             Pair{"fp16", "int4:g32"},
+                             Pair{"bf16", "uint4:g64:asym"},
+                             Pair{"bf16", "int4:row"},
+                             Pair{"bf16", "nf4:g64"},
+                             Pair{"fp16", "mxfp4"},
+                             Pair{"bf16", "nvfp4"},
+                             Pair{"bf16", "int8:row"},
+                             Pair{"fp16", "int8:g128"},
+                             Pair{"fp16", "fp8_e4m3:row"},
+                             Pair{"bf16", "fp8_e4m3:block128"},
+                             Pair{"bf16", "fp8_e5m2:tensor"},
+                             Pair{"bf16", "bf16"},
+                             Pair{"int8:row", "int8:row"},
+                             Pair{"int8:row", "int8:g128"},
+                             Pair{"fp8_e4m3:row", "fp8_e4m3:row"},
+                             Pair{"fp8_e4m3:tensor", "fp8_e5m2:row"},
+                             Pair{"int8:row", "int4:g128"},
+                             Pair{"int8:tensor", "uint4:g32:asym"},
+                             Pair{"q8_1", "q4_0"},
+                             Pair{"q8_1", "int4:g128"}}) {
+        const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
+        // The two large ones in turn.
+        for (size_t i = 0; i < std::size(few); ++i)
+            if (i > 1 || i == turn % 2)
+                cases.push_back({x, weight, few[i].m, few[i].n, fitting_columns(x, weight, few[i].k),
+                                 float_epilogues[cases.size() % std::size(float_epilogues)]});
+        ++turn;
+    }
+}
+
 }  // namespace
 
 std::vector<MatmulCase> matmul_cases() {
@@ -81,6 +120,7 @@ std::vector<MatmulCase> matmul_cases() {
         for (const EpilogueKind epilogue : {EpilogueKind::none, EpilogueKind::scales_gelu, EpilogueKind::raw})
             cases.push_back({Format::parse(name), Format::parse(name), 521, 37, 1091, epilogue});
     cases.push_back({Format::parse("q8_1"), Format::parse("q4_0"), 521, 37, 1120, EpilogueKind::none});
+    add_few_tokens(cases);
     return cases;
 }
 

@@ -1,5 +1,7 @@
 // From a problem with few tokens to a launch of the streaming product.
+#include "cuda/decode/integer_tokens.cuh"
 #include "cuda/decode/nibbles_launch.cuh"
+#include "cuda/decode/rows_launch.cuh"
 #include "cuda/devices.hpp"
 #include "cuda/gemm/gemm.hpp"
 #include "cuda/gemm/prepare.cuh"
@@ -11,104 +13,258 @@ using core::MatmulProblem;
 using core::Operand;
 using core::QuantizedView;
 
-constexpr int64_t most_tokens = 16;
+constexpr int64_t most_tokens = 16, most_plain_rows = 8192;
 
-Element token_element(bool bf16) { return bf16 ? Element::bf16 : Element::fp16; }
+// What the tokens are: numbers of 16 bits, or codes of 8.
+Element token_element(const Operand& x) { return x.is_quantized ? x.quantized.format.element : x.tensor.element; }
+bool is_wide(Element element) { return element == Element::bf16 || element == Element::fp16; }
 
-// Groups of a unit of 128 values; 0 where a group ends inside of a step.
-int segments_of(const QuantizedView& view) {
-    const int64_t group = GroupScales(view).group;
-    if (group >= view.columns || group % 128 == 0) return 1;
-    return group == 64 ? 2 : group == 32 ? 4 : group == 16 ? 8 : 0;
-}
-
-// Tokens that the copy engine can take as they are: whole units, aligned.
-bool tokens_as_they_are(const core::Tensor& x, Element element) {
-    return x.element == element && x.rows_are_contiguous() && x.columns % NibbleTiles::unit_values == 0 &&
-           reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && (x.rows <= 1 || x.row_stride % 8 == 0);
-}
-
-int64_t token_pitch(const MatmulProblem& problem) { return core::ceil_div(problem.k(), NibbleTiles::unit_values) * 256; }
-
-std::string reason_against_tokens(const MatmulProblem& problem, Element element) {
+std::string reason_against_problem(const MatmulProblem& problem, Element tokens) {
     const DeviceInfo& device = devices().devices[size_t(problem.context->device_index)];
     if (device.major != 9) return "for compute capability 9.0";
     if (problem.m() > most_tokens) return core::join("for up to ", most_tokens, " tokens");
     if (problem.k() == 0) return "K = 0";
     if (problem.k() > INT32_MAX / 4 || problem.n() > INT32_MAX) return "for sizes of 32 bits";
-    if (problem.x.is_quantized) return "x is quantized";
-    return problem.x.tensor.element == element ? "" : core::join("x is ", core::element_name(problem.x.tensor.element));
+    if (token_element(problem.x) != tokens) return core::join("x is ", core::element_name(token_element(problem.x)));
+    return problem.raw_integers() && tokens != Element::int8 ? "y is int32, the raw product of integers" : "";
 }
 
-std::string reason_against_nibbles(const MatmulProblem& problem, bool bf16) {
-    if (std::string reason = reason_against_tokens(problem, token_element(bf16)); !reason.empty()) return reason;
-    if (!problem.weight.is_quantized || problem.weight.quantized.layout != core::PackedLayout::tiles)
-        return "weight is not packed in tiles";
-    const QuantizedView& weight = problem.weight.quantized;
-    const auto launch = bf16 ? nibbles_bf16_launch : nibbles_fp16_launch;
-    return launch(weight.format, segments_of(weight)) ? "" : core::join("no kernel for groups of ", GroupScales(weight).group);
+// One scale for a whole row that the epilogue can multiply in.
+bool scale_at_end(const QuantizedView& view) {
+    return view.layout == core::PackedLayout::rows && view.format.scale_is_constant_along_row() && view.format.scale == Element::fp32;
+}
+ScaleVector constant_scale(const QuantizedView& view) {
+    return {static_cast<const float*>(view.scales), view.format.granularity == Granularity::row ? 1 : 0};
 }
 
-int64_t nibbles_workspace(const MatmulProblem& problem, bool bf16) {
-    return tokens_as_they_are(problem.x.tensor, token_element(bf16)) ? 0 : problem.m() * token_pitch(problem);
+// Groups of 128 values; 0 where they do not fit into these. Groups of more than 128 are taken in parts of 128.
+int segments_of(const QuantizedView& view) {
+    const int64_t group = GroupScales(view).group;
+    if (group >= view.columns || group % 128 == 0) return 1;
+    return group >= 16 && 128 % group == 0 ? int(128 / group) : 0;
 }
 
-// Whole units of aligned rows, zeros beyond K, in the workspace.
-void prepare_tokens(const MatmulProblem& problem, bool bf16, DecodeArgs& args) {
-    const core::Tensor& x = problem.x.tensor;
-    if (tokens_as_they_are(x, token_element(bf16))) {
-        args.tokens = static_cast<const uint8_t*>(x.data);
-        args.token_stride = x.row_stride * 2;
+// ---- tokens ----
+
+constexpr int token_alignment = 16;
+
+// Rows of whole units that the copy engine can take as they are.
+bool tokens_as_they_are(const Operand& x, int unit_values) {
+    if (x.columns() % unit_values != 0) return false;
+    if (x.is_quantized)
+        return x.quantized.layout == core::PackedLayout::rows && reinterpret_cast<uintptr_t>(x.quantized.codes) % token_alignment == 0;
+    const core::Tensor& t = x.tensor;
+    return t.rows_are_contiguous() && reinterpret_cast<uintptr_t>(t.data) % token_alignment == 0 && (t.rows <= 1 || t.row_stride % 8 == 0);
+}
+
+int64_t token_pitch(const MatmulProblem& problem, int unit_values) {
+    return core::ceil_div(problem.k(), unit_values) * unit_values * (is_wide(token_element(problem.x)) ? 2 : 1);
+}
+
+int64_t tokens_workspace(const MatmulProblem& problem, int unit_values) {
+    return tokens_as_they_are(problem.x, unit_values) ? 0 : problem.m() * token_pitch(problem, unit_values);
+}
+
+// Codes of 8 bits from row to row, with zeros beyond their end.
+__global__ void pad_bytes(const uint8_t* from, int64_t columns, uint8_t* to, int64_t pitch, int64_t count) {
+    for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < count; index += int64_t(gridDim.x) * blockDim.x) {
+        const int64_t row = quotient(index, pitch), column = index - row * pitch;
+        to[index] = column < columns ? from[row * columns + column] : uint8_t(0);
+    }
+}
+
+// As they are, or whole units of aligned rows, zeros beyond K, in the workspace.
+void prepare_tokens(const MatmulProblem& problem, int unit_values, DecodeArgs& args) {
+    const Operand& x = problem.x;
+    if (tokens_as_they_are(x, unit_values)) {
+        args.tokens = x.is_quantized ? x.quantized.codes : static_cast<const uint8_t*>(x.tensor.data);
+        args.token_stride = x.is_quantized ? x.quantized.row_bytes() : x.tensor.row_stride * 2;
         return;
     }
     auto* rows = static_cast<uint8_t*>(problem.scratch);
-    const int64_t pitch = token_pitch(problem);
+    const int64_t pitch = token_pitch(problem, unit_values);
     const cudaStream_t stream = stream_of(*problem.context);
-    check(cudaMemsetAsync(rows, 0, size_t(problem.m() * pitch), stream), "cudaMemsetAsync");
-    const AnyMatrix tokens(problem.x);
-    const unsigned blocks = prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16));
-    bf16 ? prepare_rows<ptx::MmaBf16><<<blocks, prepare_threads, 0, stream>>>(tokens, rows, pitch)
-         : prepare_rows<ptx::MmaFp16><<<blocks, prepare_threads, 0, stream>>>(tokens, rows, pitch);
-    check_launch("prepare_rows");
     args.tokens = rows;
     args.token_stride = pitch;
+    if (x.is_quantized) {
+        const int64_t count = problem.m() * pitch;
+        pad_bytes<<<prepare_blocks(count), prepare_threads, 0, stream>>>(x.quantized.codes, problem.k(), rows, pitch, count);
+        return check_launch("pad_bytes");
+    }
+    check(cudaMemsetAsync(rows, 0, size_t(problem.m() * pitch), stream), "cudaMemsetAsync");
+    const AnyMatrix tokens(x);
+    const unsigned blocks = prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16));
+    x.tensor.element == Element::bf16 ? prepare_rows<ptx::MmaBf16><<<blocks, prepare_threads, 0, stream>>>(tokens, rows, pitch)
+                                      : prepare_rows<ptx::MmaFp16><<<blocks, prepare_threads, 0, stream>>>(tokens, rows, pitch);
+    check_launch("prepare_rows");
 }
 
-void run_nibbles(const MatmulProblem& problem, bool bf16) {
-    if (problem.m() == 0 || problem.n() == 0) return;
-    const QuantizedView& weight = problem.weight.quantized;
-    const core::TileGrid grid(weight.format, weight.rows, weight.columns);
+DecodeArgs common_args(const MatmulProblem& problem) {
     DecodeArgs args;
     args.rows = problem.n();
-    args.tiles = int(grid.tiles);
+    args.tiles = int(core::ceil_div(problem.n(), rows_per_tile));
     args.token_count = int(problem.m());
-    args.scales = GroupScales(weight);
-    args.groups = int(grid.groups);
     args.epilogue = epilogue_of(problem);
+    return args;
+}
+
+void use_group_scales(const QuantizedView& weight, DecodeArgs& args) {
+    args.scales = GroupScales(weight);
+    args.groups = int(core::ceil_div(weight.columns, args.scales.group));
+}
+
+// ---- 4-bit tiles ----
+
+// Tokens of q8_1 have a scale for every 32 values.
+int nibble_segments(Element tokens, const QuantizedView& weight) {
     const int segments = segments_of(weight);
-    prepare_tokens(problem, bf16, args);
-    const auto launch = bf16 ? nibbles_bf16_launch : nibbles_fp16_launch;
-    launch(weight.format, segments)(args, {weight.codes, grid.atoms * NibbleTiles::atom_bytes, int(grid.atoms)}, problem.k(),
-                                    *problem.context);
+    return tokens == Element::q8_1 && segments > 0 && segments < 4 ? 4 : segments;
+}
+
+NibblesLaunch find_nibbles(Element tokens, const QuantizedView& weight) {
+    const auto launch = tokens == Element::bf16 ? nibbles_bf16_launch : tokens == Element::fp16 ? nibbles_fp16_launch : nibbles_int8_launch;
+    return launch(weight.format, nibble_segments(tokens, weight));
+}
+
+std::string reason_against_nibbles(const MatmulProblem& problem, Element tokens) {
+    if (std::string reason = reason_against_problem(problem, tokens); !reason.empty()) return reason;
+    if (!problem.weight.is_quantized || problem.weight.quantized.layout != core::PackedLayout::tiles)
+        return "weight is not packed in tiles";
+    const QuantizedView& weight = problem.weight.quantized;
+    if (tokens == Element::int8 && !scale_at_end(problem.x.quantized)) return "scales of x change along K";
+    if (problem.x.is_quantized && problem.raw_integers()) return "y is int32, the raw product of integers";
+    return find_nibbles(tokens, weight) ? "" : core::join("no kernel for ", weight.format.print());
+}
+
+int64_t nibbles_workspace(const MatmulProblem& problem) {
+    if (!problem.x.is_quantized) return tokens_workspace(problem, NibbleTiles::unit_values);
+    return problem.m() * core::ceil_div(problem.k(), NibbleTiles::unit_values) * integer_unit_bytes;
+}
+
+void prepare_integer_tokens(const MatmulProblem& problem, int segments, DecodeArgs& args) {
+    const QuantizedView& x = problem.x.quantized;
+    IntegerTokens tokens;
+    tokens.codes = x.codes, tokens.row_bytes = x.row_bytes(), tokens.columns = x.columns;
+    tokens.blocks = x.format.element == Element::q8_1;
+    tokens.segments = segments;
+    tokens.units = int(core::ceil_div(x.columns, NibbleTiles::unit_values)), tokens.tokens = int(x.rows);
+    tokens.to = static_cast<uint8_t*>(problem.scratch);
+    constexpr int threads = 128;
+    order_integer_tokens<<<blocks_for(int64_t(tokens.tokens) * tokens.units * 4, threads), threads, 0, stream_of(*problem.context)>>>(
+        tokens);
+    check_launch("order_integer_tokens");
+    args.tokens = tokens.to;
+    args.token_stride = int64_t(tokens.units) * integer_unit_bytes;
+    if (!tokens.blocks) args.epilogue.token_scale[0] = constant_scale(x);
+}
+
+void run_nibbles(const MatmulProblem& problem, Element tokens) {
+    const QuantizedView& weight = problem.weight.quantized;
+    const core::TileGrid grid(weight.format, weight.rows, weight.columns);
+    DecodeArgs args = common_args(problem);
+    use_group_scales(weight, args);
+    if (problem.x.is_quantized)
+        prepare_integer_tokens(problem, nibble_segments(tokens, weight), args);
+    else
+        prepare_tokens(problem, NibbleTiles::unit_values, args);
+    find_nibbles(tokens, weight)(args, {weight.codes, grid.atoms * NibbleTiles::atom_bytes, int(grid.atoms)}, problem.k(),
+                                 *problem.context);
+}
+
+// ---- plain rows ----
+
+// The weight as rows of bytes aligned to 16.
+std::optional<ByteRowsArgs> byte_rows(const Operand& weight) {
+    ByteRowsArgs rows;
+    rows.rows = weight.rows();
+    if (weight.is_quantized) {
+        if (weight.quantized.layout != core::PackedLayout::rows || weight.quantized.format.is_ggml()) return std::nullopt;
+        rows.data = weight.quantized.codes, rows.stride = weight.quantized.row_bytes(), rows.bytes = int(rows.stride);
+    } else {
+        if (!weight.tensor.rows_are_contiguous() || !is_wide(weight.tensor.element)) return std::nullopt;
+        rows.data = static_cast<const uint8_t*>(weight.tensor.data), rows.stride = weight.tensor.row_stride * 2;
+        rows.bytes = int(weight.tensor.columns * 2);
+    }
+    if (reinterpret_cast<uintptr_t>(rows.data) % 16 != 0 || rows.bytes % 16 != 0 || (rows.rows > 1 && rows.stride % 16 != 0))
+        return std::nullopt;
+    return rows;
+}
+
+int row_segments(const MatmulProblem& problem) {
+    if (!problem.weight.is_quantized || problem.raw_integers() || scale_at_end(problem.weight.quantized)) return 0;
+    const int segments = segments_of(problem.weight.quantized);
+    return segments ? segments : -1;
+}
+
+RowsLaunch find_rows(Element tokens, const MatmulProblem& problem) {
+    const int segments = row_segments(problem);
+    const Element weight = token_element(problem.weight);
+    switch (tokens) {
+    case Element::bf16: return rows_bf16_launch(weight, segments);
+    case Element::fp16: return rows_fp16_launch(weight, segments);
+    case Element::int8: return rows_int8_launch(weight, segments);
+    default: return rows_fp8_launch(weight, segments);
+    }
+}
+
+int row_unit_values(const MatmulProblem& problem) { return problem.weight.is_quantized ? 128 : 64; }
+
+int64_t rows_workspace(const MatmulProblem& problem) { return tokens_workspace(problem, row_unit_values(problem)); }
+
+std::string reason_against_rows(const MatmulProblem& problem, Element tokens) {
+    if (std::string reason = reason_against_problem(problem, tokens); !reason.empty()) return reason;
+    const Operand& weight = problem.weight;
+    if (!byte_rows(weight)) return "weight is not in rows of 8 or 16 bits aligned to 16 bytes";
+    if (!find_rows(tokens, problem)) return core::join("no kernel for ", weight.format().print());
+    if (problem.x.is_quantized && !problem.raw_integers() && !scale_at_end(problem.x.quantized)) return "scales of x change along K";
+    // Numbers of 16 bits: where a block has many rows, the copies of whole tiles that a large product makes are as fast.
+    if (!weight.is_quantized && problem.n() > most_plain_rows) return core::join("for up to ", most_plain_rows, " rows of numbers");
+    if (tokens == Element::int8 && problem.k() > 131071) return core::join("K = ", problem.k(), " is beyond 131071");
+    return "";
+}
+
+void run_rows(const MatmulProblem& problem, Element tokens) {
+    DecodeArgs args = common_args(problem);
+    if (problem.x.is_quantized && !problem.raw_integers()) args.epilogue.token_scale[0] = constant_scale(problem.x.quantized);
+    if (row_segments(problem) > 0)
+        use_group_scales(problem.weight.quantized, args);
+    else if (problem.weight.is_quantized && !problem.raw_integers())
+        args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
+    prepare_tokens(problem, row_unit_values(problem), args);
+    find_rows(tokens, problem)(args, *byte_rows(problem.weight), problem.k(), *problem.context);
+}
+
+template <class Reason, class Run, class Workspace>
+void add_kernel(core::Registry& registry, const char* name, Element tokens, const Reason& reason, const Run& run,
+                const Workspace& workspace) {
+    core::Kernel<MatmulProblem> kernel;
+    kernel.name = name;
+    kernel.needs = "compute capability 9.0";
+    kernel.supports = [=](const MatmulProblem& p) { return reason(p, tokens); };
+    kernel.run = [=](const MatmulProblem& p) {
+        if (p.m() > 0 && p.n() > 0) run(p, tokens);
+    };
+    kernel.workspace = workspace;
+    kernel.operand_rounding = [=](const MatmulProblem& p) {
+        const bool rounds = p.weight.is_quantized && p.weight.quantized.format.element == Element::nf4;
+        return rounds ? (tokens == Element::bf16 ? 0x1p-8 : 0x1p-11) : 0.0;
+    };
+    // A tensor core aligns its addends and cuts them off instead of rounding.
+    kernel.addition_unit = 0x1p-23;
+    registry.matmul.add(std::move(kernel));
 }
 
 }  // namespace
 
 void add_decode(core::Registry& registry) {
-    for (const bool bf16 : {true, false}) {
-        core::Kernel<MatmulProblem> kernel;
-        kernel.name = bf16 ? "decode_tiles_bf16" : "decode_tiles_fp16";
-        kernel.needs = "compute capability 9.0";
-        kernel.supports = [bf16](const MatmulProblem& p) { return reason_against_nibbles(p, bf16); };
-        kernel.run = [bf16](const MatmulProblem& p) { run_nibbles(p, bf16); };
-        kernel.workspace = [bf16](const MatmulProblem& p) { return nibbles_workspace(p, bf16); };
-        kernel.operand_rounding = [bf16](const MatmulProblem& p) {
-            return p.weight.quantized.format.element == Element::nf4 ? (bf16 ? 0x1p-8 : 0x1p-11) : 0.0;
-        };
-        // A tensor core aligns its addends and cuts them off instead of rounding.
-        kernel.addition_unit = 0x1p-23;
-        registry.matmul.add(std::move(kernel));
-    }
+    add_kernel(registry, "decode_tiles_bf16", Element::bf16, reason_against_nibbles, run_nibbles, nibbles_workspace);
+    add_kernel(registry, "decode_tiles_fp16", Element::fp16, reason_against_nibbles, run_nibbles, nibbles_workspace);
+    add_kernel(registry, "decode_tiles_int8", Element::int8, reason_against_nibbles, run_nibbles, nibbles_workspace);
+    add_kernel(registry, "decode_tiles_q8_1", Element::q8_1, reason_against_nibbles, run_nibbles, nibbles_workspace);
+    add_kernel(registry, "decode_rows_bf16", Element::bf16, reason_against_rows, run_rows, rows_workspace);
+    add_kernel(registry, "decode_rows_fp16", Element::fp16, reason_against_rows, run_rows, rows_workspace);
+    add_kernel(registry, "decode_rows_int8", Element::int8, reason_against_rows, run_rows, rows_workspace);
+    add_kernel(registry, "decode_rows_fp8", Element::fp8_e4m3, reason_against_rows, run_rows, rows_workspace);
 }
 
 }  // namespace lowbit::cuda

@@ -30,7 +30,9 @@ struct NibbleTiles {
     };
     using Place = const uint8_t*;  // of this lane's 16 bytes in the unit to come
     __device__ static Place first(const Args& args, int64_t tile, int unit) {
-        return args.codes + tile * args.tile_bytes + int64_t(unit) * unit_bytes + threadIdx.x % 32 * 16;
+        Place place = args.codes + tile * args.tile_bytes + int64_t(unit) * unit_bytes + threadIdx.x % 32 * 16;
+        ptx::hold(place);
+        return place;
     }
     // A whole warp, and on to the unit `step` further on; every lane brings what it will read. The last unit may be one atom, the other is
     // zeros then.
@@ -61,8 +63,8 @@ template <class Mma_, bool Signed>
 struct IntegerNibbles : NibbleTiles {
     using Mma = Mma_;
     using Pair = typename Magic<Mma>::Pair;
-    static constexpr int steps_per_atom = 4, token_unit_bytes = 256;
-    static constexpr bool natural_order = true, zero_points = !Signed;
+    static constexpr int steps_per_atom = 4, token_unit_bytes = 256, token_atom_bytes = 128;
+    static constexpr bool natural_order = true, byte_tokens = false, token_terms = false, zero_points = !Signed;
 
     // What is taken off the codes of rows g and g + 8 in a group, whose zero points are in two bytes of a word.
     struct Group {
@@ -85,9 +87,29 @@ struct IntegerNibbles : NibbleTiles {
     }
 };
 
-// Sources that need nothing of a group.
-struct NoDecodeGroup {
-    __device__ explicit NoDecodeGroup(uint32_t) {}
+// int4 and q4_0 or uint4 x int8 and q8_1. The low nibbles of a word are four codes of row g, the high ones of row g + 8, and K is taken in
+// their order, which the tokens are brought into beforehand (decode/integer_tokens.cuh).
+template <bool Signed>
+struct NibblesTimesInt8 : NibbleTiles {
+    using Mma = ptx::MmaUint8Int8;
+    static constexpr int steps_per_atom = 2, token_unit_bytes = unit_values + 32, token_atom_bytes = 64;
+    static constexpr bool natural_order = false, byte_tokens = false, token_terms = true, zero_points = !Signed;
+
+    struct Group {
+        int offset[2];
+        __device__ explicit Group(uint32_t zeros) {
+            offset[0] = Signed ? 8 : int(zeros & 0xff);
+            offset[1] = Signed ? 8 : int(zeros >> 8);
+        }
+    };
+    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group&, int atom, int step) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const uint32_t word = codes.word(atom, 2 * step + i);
+            a[2 * i] = word & 0x0f0f0f0fu;
+            a[2 * i + 1] = word >> 4 & 0x0f0f0f0fu;
+        }
+    }
 };
 
 // fp4, nf4, iq4_nl: the levels themselves.
@@ -95,8 +117,8 @@ template <class Mma_, Element E>
 struct LevelTiles : NibbleTiles {
     using Mma = Mma_;
     using Group = NoDecodeGroup;
-    static constexpr int steps_per_atom = 4, token_unit_bytes = 256;
-    static constexpr bool natural_order = true, zero_points = false;
+    static constexpr int steps_per_atom = 4, token_unit_bytes = 256, token_atom_bytes = 128;
+    static constexpr bool natural_order = true, byte_tokens = false, token_terms = false, zero_points = false;
 
     __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group&, int atom, int step) {
         LevelNibbles<Mma, E>::decode(a, codes.word(atom, step), {});

@@ -47,5 +47,6 @@ NibblesLaunch nibbles_launch(const core::Format& format, int segments) {
 
 NibblesLaunch nibbles_bf16_launch(const core::Format& format, int segments);
 NibblesLaunch nibbles_fp16_launch(const core::Format& format, int segments);
+NibblesLaunch nibbles_int8_launch(const core::Format& format, int segments);  // x int8 or q8_1
 
 }  // namespace lowbit::cuda

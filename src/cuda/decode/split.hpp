@@ -8,6 +8,7 @@ namespace lowbit::cuda {
 struct DecodeSizes {
     int64_t rows, columns;
     int unit_values;       // of a row
+    int unit_bytes;        // of one tile
     int token_unit_bytes;  // of one token
     int segments;          // groups of a unit that have scales; 0: none
     int group;             // values that share a scale

@@ -51,8 +51,14 @@ struct DecodeArgs {
     EpilogueArgs epilogue;
 };
 
-// How the scales along K are kept: what changes the inner loop is a matter of the kernel. `halves`: fp16 or bf16; `others`: fp32 or bytes.
-enum class DecodeScales { none, halves, others };
+// How the scales along K are kept: what changes the inner loop is a matter of the kernel. In the order of tiles, `halves` (fp16 or bf16) or
+// `others` (fp32 or bytes), they come through the ring; in `rows` of any type, straight into registers, a round ahead.
+enum class DecodeScales { none, halves, others, rows };
+
+// Sources that need nothing of a group.
+struct NoDecodeGroup {
+    __device__ explicit NoDecodeGroup(uint32_t) {}
+};
 
 template <class Source_, int TokenTiles_, int RowTiles_, int Segments_, DecodeScales Scales_>
 struct DecodeConfig {
@@ -66,7 +72,8 @@ struct DecodeConfig {
     static constexpr int steps_per_segment = steps_per_unit / (Segments > 0 ? Segments : 1);
     static constexpr int slots = warp_ring_bytes / (RowTiles * Source::unit_bytes);
     // A slot: the codes of the tiles, then their scales (up to 4 bytes each), then their zero points.
-    static constexpr int scale_room = Segments * rows_per_tile * (Scales == DecodeScales::halves ? 2 : 4);
+    static constexpr int scale_room =
+        Scales == DecodeScales::rows ? 0 : Segments * rows_per_tile * (Scales == DecodeScales::halves ? 2 : 4);
     static constexpr int scales_at = RowTiles * Source::unit_bytes;
     static constexpr int zeros_at = scales_at + RowTiles * scale_room, zero_room = Segments * rows_per_tile;
     static constexpr int slot_bytes = zeros_at + (zero_points ? RowTiles * zero_room : 0);
@@ -80,7 +87,7 @@ struct UnitInRegisters {
     static constexpr int segments = C::Segments > 0 ? C::Segments : 1;
     typename C::Source::Codes codes[C::RowTiles];
     uint32_t scales[C::RowTiles][segments];  // of rows g and g + 8, as they lie in memory
-    uint32_t second_scales[C::RowTiles][C::Scales == DecodeScales::others ? segments : 1];
+    uint32_t second_scales[C::RowTiles][C::Scales == DecodeScales::halves ? 1 : segments];
     uint32_t zeros[C::RowTiles][segments];
 
     __device__ void load(uint32_t slot, int lane, const DecodeArgs& args) {
@@ -90,7 +97,8 @@ struct UnitInRegisters {
             const uint32_t at = slot + C::scales_at + r * C::scale_room, g = uint32_t(lane / 4);
 #pragma unroll
             for (int s = 0; s < C::Segments; ++s) {
-                if constexpr (C::Scales == DecodeScales::halves) {
+                if constexpr (C::Scales == DecodeScales::rows) {
+                } else if constexpr (C::Scales == DecodeScales::halves) {
                     scales[r][s] = ptx::load_4(at + s * 32 + g * 4);
                 } else if (args.scales.bytes == 4) {
                     const uint2 pair = ptx::load_8(at + s * 64 + g * 8);
@@ -106,6 +114,8 @@ struct UnitInRegisters {
         if constexpr (C::Scales == DecodeScales::halves) {
             const uint32_t bits = half ? scales[r][s] >> 16 : scales[r][s] & 0xffffu;
             return args.scales.element == Element::fp16 ? half_to_float(uint16_t(bits)) : bfloat_to_float(uint16_t(bits));
+        } else if constexpr (C::Scales == DecodeScales::rows) {
+            return args.scales.value(half ? second_scales[r][s] : scales[r][s]);
         } else {
             return args.scales.pair_value(make_uint2(scales[r][s], second_scales[r][s]), half);
         }
@@ -125,24 +135,27 @@ public:
         for (int r = 0; r < C::RowTiles; ++r) {
             // Tiles that do not exist: the last one will do, its products are not stored.
             codes_[r] = Source::first(weight, smaller(first_tile + r, args.tiles - 1), depth_warp);
-            ptx::hold(codes_[r]);
         }
-        if constexpr (C::Segments > 0) {
+        if constexpr (C::Scales == DecodeScales::rows) {
+            first_row_ = int64_t(first_tile) * rows_per_tile + threadIdx.x % 32 / 4;
+            ahead_unit_ = depth_warp;
+            load_ahead();
+        } else if constexpr (C::Segments > 0) {
             // 16 bytes of scales per lane: the lower half of the warp for the first tile, the upper for the second.
             const int lane = threadIdx.x % 32, r = lane / 16, chunk = lane % 16;
             const int64_t tile = smaller(first_tile + r, args.tiles - 1);
             const GroupScales& scales = args.scales;
-            const int bytes = C::Scales == DecodeScales::halves ? 2 : scales.bytes;
-            const int chunk_group = bytes == 2 ? chunk / 2 : bytes == 4 ? chunk / 4 : chunk;
-            if (r < C::RowTiles && chunk < C::Segments * bytes) scale_groups_ = args.groups - chunk_group;
-            scales_ = scales.data + tile * scales.row_step + chunk * 16;
+            const int bytes = C::Scales == DecodeScales::halves ? 2 : scales.bytes;  // chunks of a group, too
+            const int segment = bytes == 2 ? chunk / 2 : bytes == 4 ? chunk / 4 : chunk;
+            scale_segment_ = r < C::RowTiles && segment < C::Segments ? segment : none;
+            scales_ = scales.data + tile * scales.row_step + (chunk - segment * bytes) * 16;
             scale_place_ = C::scales_at + r * C::scale_room + chunk * 16;
-            ptx::hold(scales_), ptx::hold(scale_groups_), ptx::hold(scale_place_);
+            ptx::hold(scales_), ptx::hold(scale_segment_), ptx::hold(scale_place_);
             if constexpr (C::zero_points) {
-                if (r < C::RowTiles && chunk < C::Segments) zero_groups_ = args.groups - chunk;
-                zeros_ = scales.zero_points + tile * scales.row_step / scales.bytes + chunk * 16;
+                zero_segment_ = r < C::RowTiles && chunk < C::Segments ? chunk : none;
+                zeros_ = scales.zero_points + tile * scales.row_step / scales.bytes;
                 zero_place_ = C::zeros_at + r * C::zero_room + chunk * 16;
-                ptx::hold(zeros_), ptx::hold(zero_groups_), ptx::hold(zero_place_);
+                ptx::hold(zeros_), ptx::hold(zero_segment_), ptx::hold(zero_place_);
             }
         }
     }
@@ -152,29 +165,60 @@ public:
 #pragma unroll
             for (int r = 0; r < C::RowTiles; ++r)
                 Source::copy(slot + r * Source::unit_bytes, lane, weight_, codes_[r], unit_, args_.split.depth_warps);
-            if constexpr (C::Segments > 0) {
-                // A unit's segments are neighbours; where several share a scale there is one segment.
-                const int group = int(args_.split.span.quotient(uint32_t(unit_ * C::Segments)));
-                if (scale_groups_ > none)
-                    ptx::copy_16(slot + scale_place_, scales_ + group * args_.scales.group_step, group < scale_groups_);
+            if constexpr (C::Segments > 0 && C::Scales != DecodeScales::rows) {
+                const auto group_of = [&](int segment) { return int(args_.split.span.quotient(uint32_t(unit_ * C::Segments + segment))); };
+                if (scale_segment_ != none) {
+                    const int group = group_of(scale_segment_);
+                    ptx::copy_16(slot + scale_place_, scales_ + group * args_.scales.group_step, group < args_.groups);
+                }
                 if constexpr (C::zero_points)
-                    if (zero_groups_ > none) ptx::copy_16(slot + zero_place_, zeros_ + group * 16, group < zero_groups_);
+                    if (zero_segment_ != none) {
+                        const int group = group_of(zero_segment_);
+                        ptx::copy_16(slot + zero_place_, zeros_ + group * 16, group < args_.groups);
+                    }
             }
             unit_ += args_.split.depth_warps;
         }
         ptx::commit_copies();
     }
 
+    // Scales in rows: those of the unit in hand, and on to the next.
+    __device__ void take_scales(UnitInRegisters<C>& unit) {
+        if constexpr (C::Scales == DecodeScales::rows) {
+#pragma unroll
+            for (int r = 0; r < C::RowTiles; ++r)
+#pragma unroll
+                for (int s = 0; s < C::Segments; ++s) unit.scales[r][s] = ahead_[r][s][0], unit.second_scales[r][s] = ahead_[r][s][1];
+            ahead_unit_ += args_.split.depth_warps;
+            load_ahead();
+        }
+    }
+
 private:
+    __device__ void load_ahead() {
+#pragma unroll
+        for (int s = 0; s < C::Segments; ++s) {
+            const int group = smaller(int(args_.split.span.quotient(uint32_t(ahead_unit_ * C::Segments + s))), args_.groups - 1);
+#pragma unroll
+            for (int r = 0; r < C::RowTiles; ++r)
+#pragma unroll
+                for (int half = 0; half < 2; ++half)
+                    ahead_[r][s][half] = args_.scales.bits_at(smaller(first_row_ + rows_per_tile * r + 8 * half, args_.rows - 1), group);
+        }
+    }
+
     const DecodeArgs& args_;
     const typename Source::Args& weight_;
     int unit_;
+    int ahead_unit_ = 0;
+    int64_t first_row_ = 0;
+    uint32_t ahead_[C::RowTiles][C::Scales == DecodeScales::rows ? C::Segments : 1][2];
     typename Source::Place codes_[C::RowTiles];
     const uint8_t* scales_ = nullptr;
     const uint8_t* zeros_ = nullptr;
     int scale_place_ = 0, zero_place_ = 0;
-    static constexpr int none = -1000;
-    int scale_groups_ = none, zero_groups_ = none;  // of a unit's first group: up to which one this lane finds something to bring
+    static constexpr int none = -1;
+    int scale_segment_ = none, zero_segment_ = none;  // whose scales and zero points this lane brings
 };
 
 // The barriers of the phase buffers: `full` counts the bytes of the tokens, `empty` the warps that have left.
@@ -208,17 +252,20 @@ struct TokenFragments {
     static constexpr int words = 2 * C::Source::steps_per_atom;
     uint32_t b[C::TokenTiles][words];
 
+    static constexpr int loaded_words = C::Source::byte_tokens ? words / 2 : words;
+
     // Where a lane finds its part of a unit. Tokens that do not exist repeat the last one: their results are not stored.
     __device__ static int offset(int tile, const DecodeArgs& args) {
         const int lane = threadIdx.x % 32, last = args.token_count - 1;
         const int token = 8 * tile + (C::Source::natural_order ? lane % 8 : lane / 4);
-        return (token < last ? token : last) * args.split.token_pitch + (C::Source::natural_order ? lane / 8 * 16 : lane % 4 * (words * 4));
+        const int inside = C::Source::natural_order ? lane / 8 * 16 : lane % 4 * (loaded_words * 4);
+        return (token < last ? token : last) * args.split.token_pitch + inside;
     }
     __device__ void load(const uint32_t (&tokens)[C::TokenTiles], int at) {
 #pragma unroll
         for (int tile = 0; tile < C::TokenTiles; ++tile)
 #pragma unroll
-            for (int i = 0; i < words; i += 4) {
+            for (int i = 0; i < loaded_words; i += 4) {
                 uint32_t four[4];
                 if constexpr (C::Source::natural_order) {
                     ptx::load_matrices(four, tokens[tile] + at + 16 * i);
@@ -227,10 +274,40 @@ struct TokenFragments {
                     four[0] = loaded.x, four[1] = loaded.y, four[2] = loaded.z, four[3] = loaded.w;
                 }
 #pragma unroll
-                for (int k = 0; k < 4; ++k) b[tile][i + k] = four[k];
+                for (int k = 0; k < 4; ++k) {
+                    if constexpr (C::Source::byte_tokens) {
+                        b[tile][2 * (i + k)] = C::Source::widen_token(four[k] & 0xffffu);
+                        b[tile][2 * (i + k) + 1] = C::Source::widen_token(four[k] >> 16);
+                    } else {
+                        b[tile][i + k] = four[k];
+                    }
+                }
             }
     }
     __device__ void step(int tile, int s, uint32_t (&pair)[2]) const { pair[0] = b[tile][2 * s], pair[1] = b[tile][2 * s + 1]; }
+};
+
+// Integer tokens: behind the codes of a unit stand a scale (fp32) and the sum of the codes, for each quarter of it or for all of it.
+template <class C>
+struct TokenTerms {
+    uint32_t place[C::TokenTiles][2];  // of the two tokens of this lane's results
+
+    __device__ void set(const DecodeArgs& args, uint32_t unit) {
+        if constexpr (C::Source::token_terms)
+#pragma unroll
+            for (int tile = 0; tile < C::TokenTiles; ++tile)
+#pragma unroll
+                for (int column = 0; column < 2; ++column) {
+                    const int token = 8 * tile + 2 * (int(threadIdx.x) % 4) + column, last = args.token_count - 1;
+                    place[tile][column] = unit + uint32_t((token < last ? token : last) * args.split.token_pitch + C::Source::unit_values);
+                }
+    }
+    __device__ void advance(uint32_t bytes) {
+        if constexpr (C::Source::token_terms)
+#pragma unroll
+            for (int tile = 0; tile < C::TokenTiles; ++tile) place[tile][0] += bytes, place[tile][1] += bytes;
+    }
+    __device__ uint2 at(int tile, int column, int segment) const { return ptx::load_8(place[tile][column] + 8 * segment); }
 };
 
 template <class C>
@@ -240,12 +317,13 @@ class DecodeSums {
 
 public:
     // A unit in registers, its tokens (by lane) in a phase buffer.
-    __device__ void multiply(const UnitInRegisters<C>& unit, const uint32_t (&tokens)[C::TokenTiles], const DecodeArgs& args) {
+    __device__ void multiply(const UnitInRegisters<C>& unit, const uint32_t (&tokens)[C::TokenTiles], const TokenTerms<C>& terms,
+                             const DecodeArgs& args) {
         TokenFragments<C> x;
 #pragma unroll
         for (int step = 0; step < C::steps_per_unit; ++step) {
             const int atom = step / Source::steps_per_atom, inside = step % Source::steps_per_atom, segment = step / C::steps_per_segment;
-            if (inside == 0) x.load(tokens, atom * (Source::token_unit_bytes / atoms_per_unit));
+            if (inside == 0) x.load(tokens, atom * (Source::token_atom_bytes));
 #pragma unroll
             for (int r = 0; r < C::RowTiles; ++r) {
                 uint32_t a[4], b[2];
@@ -253,11 +331,11 @@ public:
 #pragma unroll
                 for (int t = 0; t < C::TokenTiles; ++t) {
                     x.step(t, inside, b);
-                    Mma::multiply(parts_[r][t], a, b);
+                    Mma::multiply(parts_[r][t][step % chains], a, b);
                 }
             }
             if constexpr (C::Segments > 0)
-                if ((step + 1) % C::steps_per_segment == 0) close_segment(unit, segment, args);
+                if ((step + 1) % C::steps_per_segment == 0) close_segment(unit, segment, terms, args);
         }
     }
 
@@ -278,10 +356,23 @@ private:
         if constexpr (C::Segments > 0)
             return sums_[r][tile][e];
         else
-            return parts_[r][tile][e];
+            return whole_part(r, tile, e);
+    }
+    __device__ typename C::Part whole_part(int r, int tile, int e) const {
+        typename C::Part sum = parts_[r][tile][0][e];
+#pragma unroll
+        for (int chain = 1; chain < chains; ++chain) sum += parts_[r][tile][chain][e];
+        return sum;
     }
 
-    __device__ void close_segment(const UnitInRegisters<C>& unit, int segment, const DecodeArgs& args) {
+    __device__ void close_segment(const UnitInRegisters<C>& unit, int segment, const TokenTerms<C>& terms, const DecodeArgs& args) {
+        if constexpr (Source::token_terms)
+            close_integers(unit, segment, terms, args);
+        else
+            close_numbers(unit, segment, args);
+    }
+
+    __device__ void close_numbers(const UnitInRegisters<C>& unit, int segment, const DecodeArgs& args) {
 #pragma unroll
         for (int r = 0; r < C::RowTiles; ++r)
 #pragma unroll
@@ -291,13 +382,38 @@ private:
                 for (int tile = 0; tile < C::TokenTiles; ++tile)
 #pragma unroll
                     for (int e = 2 * half; e < 2 * half + 2; ++e) {
-                        sums_[r][tile][e] += scale * float(parts_[r][tile][e]);
-                        parts_[r][tile][e] = 0;
+                        sums_[r][tile][e] += scale * float(whole_part(r, tile, e));
+#pragma unroll
+                        for (int chain = 0; chain < chains; ++chain) parts_[r][tile][chain][e] = 0;
                     }
             }
     }
 
-    typename C::Part parts_[C::RowTiles][C::TokenTiles][4] = {};
+    // Integer products of codes that still have their offset on: what it is times the sum of the token's codes comes off, exactly.
+    __device__ void close_integers(const UnitInRegisters<C>& unit, int segment, const TokenTerms<C>& terms, const DecodeArgs& args) {
+#pragma unroll
+        for (int tile = 0; tile < C::TokenTiles; ++tile)
+#pragma unroll
+            for (int column = 0; column < 2; ++column) {
+                const uint2 term = terms.at(tile, column, segment);
+                const float token_scale = __uint_as_float(term.x);
+                const int token_sum = int(term.y);
+#pragma unroll
+                for (int r = 0; r < C::RowTiles; ++r)
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const int e = 2 * half + column;
+                        const int product = int(whole_part(r, tile, e)) - unit.group(r, segment).offset[half] * token_sum;
+                        sums_[r][tile][e] += unit.scale(r, segment, half, args) * token_scale * float(product);
+#pragma unroll
+                        for (int chain = 0; chain < chains; ++chain) parts_[r][tile][chain][e] = 0;
+                    }
+            }
+    }
+
+    // Products follow each other in two chains: one alone would mostly wait for its own last one. (The same for any number of tokens.)
+    static constexpr int chains = C::steps_per_segment > 2 ? 2 : 1;
+    typename C::Part parts_[C::RowTiles][C::TokenTiles][chains][4] = {};
     float sums_[C::Segments > 0 ? C::RowTiles : 1][C::Segments > 0 ? C::TokenTiles : 1][4] = {};
 };
 
@@ -372,6 +488,8 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
     for (int phase = 0; phase < split.phases; ++phase) {
         ptx::wait_for(barriers.full + buffer, parity);
         uint32_t tokens[C::TokenTiles];
+        TokenTerms<C> terms;
+        terms.set(args, ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes + depth_warp * Source::token_unit_bytes));
 #pragma unroll
         for (int t = 0; t < C::TokenTiles; ++t)
             tokens[t] = ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes + depth_warp * Source::token_unit_bytes) +
@@ -381,10 +499,12 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
             __syncwarp();
             UnitInRegisters<C> unit;
             unit.load(slot, lane, args);
+            stream.take_scales(unit);
             __syncwarp();
             stream.fetch(slot, lane);
             slot = slot + C::slot_bytes == ring_end ? ring : slot + C::slot_bytes;
-            sums.multiply(unit, tokens, args);
+            sums.multiply(unit, tokens, terms, args);
+            terms.advance(uint32_t(split.depth_warps * Source::token_unit_bytes));
 #pragma unroll
             for (int t = 0; t < C::TokenTiles; ++t) tokens[t] += uint32_t(split.depth_warps * Source::token_unit_bytes);
         }
