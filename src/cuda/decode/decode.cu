@@ -20,6 +20,9 @@ Element token_element(const Operand& x) { return x.is_quantized ? x.quantized.fo
 bool is_wide(Element element) { return element == Element::bf16 || element == Element::fp16; }
 
 std::string reason_against_problem(const MatmulProblem& problem, Element tokens) {
+#ifndef LOWBIT_HAS_SM90
+    return "this build has no code for compute capability 9.0";
+#endif
     const DeviceInfo& device = devices().devices[size_t(problem.context->device_index)];
     if (device.major != 9) return "for compute capability 9.0";
     if (problem.m() > most_tokens) return core::join("for up to ", most_tokens, " tokens");

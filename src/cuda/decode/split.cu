@@ -54,7 +54,10 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     split.buffer_bytes = buffer_bytes();
     split.buffers = std::clamp(room / split.buffer_bytes, 1, std::min(split.phases, most_phase_buffers));
     split.depth_warp_divisor = IndexDivisor(uint32_t(split.depth_warps));
-    split.span = IndexDivisor(uint32_t(sizes.segments ? std::max(1, sizes.group / (sizes.unit_values / sizes.segments)) : 1));
+    // One scale for all of K is shared by all its segments, the last of which may be short.
+    const int segment_values = sizes.segments ? sizes.unit_values / sizes.segments : 1;
+    split.span = IndexDivisor(
+        uint32_t(!sizes.segments || sizes.group >= sizes.columns ? split.units * sizes.segments + 1 : sizes.group / segment_values));
     split.shared_bytes = std::max(ring_bytes + split.buffers * split.buffer_bytes, result_bytes);
     return split;
 }

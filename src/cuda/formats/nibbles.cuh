@@ -126,25 +126,23 @@ struct LevelNibbles : AnyGroup {
     struct TableWord {
         static constexpr uint32_t value = table(First, Part);
     };
-    // The byte `Part` of four levels; nibbles 0..3 of `codes` choose.
+    // The byte `Part` of four levels: `entry` has bits 0..2 of their codes, `half` picks by bit 3 from the lower or the upper eight.
     template <int Part>
-    __device__ static uint32_t look_up(uint32_t codes) {
-        const uint32_t entry = codes & 0x7777u;
+    __device__ static uint32_t look_up(uint32_t entry, uint32_t half) {
         const uint32_t low = __byte_perm(TableWord<0, Part>::value, TableWord<4, Part>::value, entry);
         const uint32_t high = __byte_perm(TableWord<8, Part>::value, TableWord<12, Part>::value, entry);
-        // Selector 4i + ... per byte: from `low` (i) or from `high` (4 + i), by bit 3 of nibble i.
-        const uint32_t choice = 0x3210u | (codes & 0x8888u) >> 1;
-        return __byte_perm(low, high, choice);
+        return __byte_perm(low, high, half);
     }
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
-        // Nibbles 0..3 are the even columns of a[0..3], 4..7 the odd ones.
-        const uint32_t even_low = look_up<0>(word & 0xffffu), even_high = look_up<1>(word & 0xffffu);
-        const uint32_t odd_low = look_up<0>(word >> 16), odd_high = look_up<1>(word >> 16);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const uint32_t even = __byte_perm(even_low, even_high, j | (4 + j) << 4);
-            const uint32_t odd = __byte_perm(odd_low, odd_high, j | (4 + j) << 4);
-            a[j] = __byte_perm(even, odd, 0x5410);
+        for (int pair = 0; pair < 2; ++pair) {
+            // Nibbles of a[2 pair] and a[2 pair + 1]: their even columns, then their odd ones.
+            const uint32_t codes = __byte_perm(word, 0, pair ? 0x4431 : 0x4420);
+            // For byte i of a result: byte i of `low`, or byte i of `high` (4 + i).
+            const uint32_t entry = codes & 0x7777u, half = ptx::mask_or(codes >> 1, 0x4444u, 0x3210u);
+            const uint32_t lower = look_up<0>(entry, half), upper = look_up<1>(entry, half);
+            a[2 * pair] = __byte_perm(lower, upper, 0x6240);
+            a[2 * pair + 1] = __byte_perm(lower, upper, 0x7351);
         }
     }
 };
