@@ -278,9 +278,7 @@ def test_dependent_launch_changes_no_bit(device, format, x_format):
 @pytest.mark.parametrize("tokens", [1, 5, 16])
 def test_dependent_launch_in_a_graph(tokens, scheme):
     """A graph keeps what held when it was captured: its replays, with other numbers, give the bits of a plain chain."""
-    layers = [
-        lowbit.nn.QuantizedLinear(512, 512, scheme=scheme, device="cuda", dtype=torch.bfloat16).quantize_weights() for _ in range(4)
-    ]
+    layers = [lowbit.nn.QuantizedLinear(512, 512, scheme=scheme, device="cuda", dtype=torch.bfloat16).quantize_weights() for _ in range(4)]
     x = normal(tokens, 512, dtype=torch.bfloat16, device="cuda")
 
     def chain():
