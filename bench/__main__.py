@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import cases, ceilings, conversions, matmul, results, timing
+from . import block, cases, ceilings, conversions, matmul, results, timing
 from .library import ROOT, kernels_named, lowbit, torch
 from .notes import note
 
@@ -66,16 +66,26 @@ class Session:
         self.forced = {verb: kernels_named(arguments.kernel, verb) for verb in ("matmul", "quantize", "dequantize")}
         try:
             self.cases = cases.select(arguments.quick, arguments.only, arguments.shape)
+            wants_block = re.search(arguments.only or "", block.NAME) is not None
         except re.error as error:
             raise ValueError(f"--only {arguments.only}: {error}") from error
+        self.with_block = wants_block and self.on_gpu and not arguments.shape and not arguments.kernel
         self.timer = timing.GpuTimer() if self.on_gpu else timing.CpuTimer()
         self.plan = timing.Plan(rounds=5, row_seconds=0.8) if self.quick or not self.on_gpu else timing.Plan()
 
-    def _row(self, case: cases.Case, rates: ceilings.Ceilings) -> results.Row | None:
-        common = (case, self.device, self.timer, self.plan, rates, self.forced[case.op])
+    def _rows(self, case: cases.Case, rates: ceilings.Ceilings) -> list[results.Row]:
+        """None at all where they cannot be had."""
+        plan = self.plan.for_few_tokens() if case.op == "matmul" and case.m <= cases.FEW_TOKENS else self.plan
+        common = (case, self.device, self.timer, plan, rates, self.forced[case.op])
         if case.op == "matmul":
             return matmul.measure(*common)
-        return conversions.measure(*common, compiled=self.on_gpu and not self.quick)
+        row = conversions.measure(*common, compiled=self.on_gpu and not self.quick)
+        return [] if row is None else [row]
+
+    def _clean_up(self) -> None:
+        gc.collect()
+        if self.on_gpu:
+            torch.cuda.empty_cache()
 
     def run(self) -> tuple[list[results.Row], int]:
         """Measures and prints; and how many rows could not be had."""
@@ -85,15 +95,16 @@ class Session:
             print(results.line(row), flush=True)
         missing = 0
         for case in self.cases:
-            row = self._row(case, rates)
-            gc.collect()
-            if self.on_gpu:
-                torch.cuda.empty_cache()
-            if row is None:
-                missing += 1
-                continue
-            rows.append(row)
-            print(results.line(row), flush=True)
+            found = self._rows(case, rates)
+            self._clean_up()
+            missing += not found
+            for row in found:
+                rows.append(row)
+                print(results.line(row), flush=True)
+        if self.with_block:
+            matmul.make_weight.cache_clear()
+            print(block.measure(self.device, self.timer, self.plan, rates))
+            self._clean_up()
         return rows, missing
 
 

@@ -3,18 +3,27 @@
 import re
 from dataclasses import dataclass
 
-MATMUL_FORMATS = (
+FEW_TOKENS = 16  # up to here a product is a read of its weight
+
+# Weight, activation
+FEW_FORMATS = (
+    ("int4:g128", "bf16"), ("int4:g32", "bf16"), ("nf4:g64", "bf16"), ("mxfp4", "bf16"), ("int8:row", "bf16"), ("int8:row", "int8:row"),
+    ("fp8_e4m3:row", "bf16"), ("q4_0", "q8_1"), ("q8_0", "q8_1"), ("q4_k", "bf16"), ("bf16", "bf16"),
+)  # fmt: skip
+MANY_FORMATS = (
     ("int4:g128", "bf16"), ("int8:row", "bf16"), ("int8:row", "int8:row"), ("bf16", "bf16"), ("fp8_e4m3:row", "fp8_e4m3:row"),
     ("q4_0", "q8_1"), ("nf4:g64", "bf16"),
 )  # fmt: skip
 CONVERSION_FORMATS = ("int8:row", "fp8_e4m3:row", "fp8_e4m3:g128", "int4:g128", "q8_1")
 
-WEIGHTS = ((28672, 4096), (6144, 4096), (4096, 14336))  # outputs, inputs
-TOKENS = (1, 16, 64, 256, 1024, 4096)
+# Outputs, inputs
+FEW_WEIGHTS = ((28672, 4096), (8192, 28672), (57344, 8192), (4096, 14336), (6144, 4096), (4096, 4096))
+MANY_WEIGHTS = ((28672, 4096), (6144, 4096), (4096, 14336))
+TOKENS = (1, 2, 4, 8, 16, 64, 256, 1024, 4096)
 CONVERSIONS = ((16384, 8192), (16, 4096))  # tokens, inputs
 
 QUICK_WEIGHTS = ((28672, 4096),)
-QUICK_TOKENS = (16, 4096)
+QUICK_TOKENS = (1, 16, 4096)
 
 
 @dataclass(frozen=True)
@@ -32,12 +41,34 @@ class Case:
         return f"{self.op} {self.format} {self.activation} {self.m}x{self.n}x{self.k}"
 
 
+def _usual_products(quick: bool) -> list[Case]:
+    """The tokens of one weight follow each other, so that it is quantized once."""
+    tokens = QUICK_TOKENS if quick else TOKENS
+    few = [m for m in tokens if m <= FEW_TOKENS]
+    many = [m for m in tokens if m > FEW_TOKENS]
+    kinds = (
+        (QUICK_WEIGHTS if quick else FEW_WEIGHTS, FEW_FORMATS, few),
+        (QUICK_WEIGHTS if quick else MANY_WEIGHTS, MANY_FORMATS, many),
+    )
+    return [
+        Case("matmul", weight, x, m, n, k)
+        for weights, formats, counts in kinds
+        for n, k in weights
+        for weight, x in formats
+        for m in counts
+    ]
+
+
+def _products_of(shapes: list[tuple[int, int, int]]) -> list[Case]:
+    return [
+        Case("matmul", weight, x, *shape) for shape in shapes for weight, x in (FEW_FORMATS if shape[0] <= FEW_TOKENS else MANY_FORMATS)
+    ]
+
+
 def select(quick: bool = False, only: str | None = None, shapes: list[tuple[int, int, int]] | None = None) -> list[Case]:
     """In the order in which they run. shapes: m, n, k in place of the usual ones, for matmul and (m, k) for conversions."""
-    weights, tokens = (QUICK_WEIGHTS, QUICK_TOKENS) if quick else (WEIGHTS, TOKENS)
-    products = shapes or [(m, n, k) for n, k in weights for m in tokens]
     conversions = [(m, k) for m, _, k in shapes] if shapes else CONVERSIONS
-    found = [Case("matmul", weight, x, *shape) for shape in products for weight, x in MATMUL_FORMATS]
+    found = _products_of(shapes) if shapes else _usual_products(quick)
     found += [
         Case(op, format, "bf16", m, k, k) for m, k in dict.fromkeys(conversions) for op in ("quantize", "dequantize")
         for format in CONVERSION_FORMATS

@@ -1,5 +1,6 @@
 """What the chip can do at most: bytes as measured here (the "stream" rows), operations as the vendor states them, or by a large product."""
 
+import functools
 from dataclasses import dataclass
 from functools import partial
 
@@ -62,6 +63,7 @@ class Ceilings:
         return moved / self.copy
 
 
+@functools.cache
 def _kernel(name: str):
     """None where this torch or machine cannot compile one: then torch's own functions are the ceiling."""
     try:

@@ -1,11 +1,13 @@
-"""Rows of products."""
+"""Rows of products. One of few tokens has two: separate launches, and the same calls chained with dependent launch."""
 
+import functools
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from . import peers, timing
-from .cases import Case
+from .cases import FEW_TOKENS, Case
 from .ceilings import Ceilings, stream_candidates
 from .library import copy_of, decoded, environment, lowbit, matmul_kernel
 from .notes import note
@@ -13,17 +15,29 @@ from .results import Row
 
 # What the tensor cores multiply, by the activation.
 KINDS = {"bf16": "bf16", "int8:row": "int8", "q8_1": "int8", "fp8_e4m3:row": "fp8"}
-MOST_STREAMED_TOKENS = 16  # up to here a product is a read of its weight: the floor is a launch that reads as many bytes, in the same rounds
 LARGEST_ERROR = 0.02  # ||y - exact|| / ||exact||: y is rounded to bf16, and some kernels round decoded weights to it too
+OURS, CHAINED = "lowbit", "lowbit_chain"
 
 
-def _operand(rows: int, columns: int, format: str, device: torch.device):
+def operand(rows: int, columns: int, format: str, device: torch.device):
     numbers = torch.randn(rows, columns, device=device, dtype=torch.bfloat16)
     return numbers if format == "bf16" else lowbit.quantize(numbers, format)
 
 
-def _packed(weight):
-    return weight if isinstance(weight, torch.Tensor) else weight.pack()
+@dataclass
+class Weight:
+    """Ready for a product; its numbers, to check one; and the bytes that it takes unpacked."""
+
+    packed: object
+    numbers: torch.Tensor
+    bytes: int
+
+
+@functools.lru_cache(maxsize=1)  # the rows of a weight follow each other
+def make_weight(rows: int, columns: int, format: str, device: torch.device) -> Weight:
+    plain = operand(rows, columns, format, device)
+    packed = plain if isinstance(plain, torch.Tensor) else plain.pack()
+    return Weight(packed, decoded(plain), plain.nbytes)
 
 
 def _choose_kernel(x, w, forced: list[str | None]) -> tuple[str | None, str]:
@@ -36,46 +50,64 @@ def _choose_kernel(x, w, forced: list[str | None]) -> tuple[str | None, str]:
     raise RuntimeError(f"none of these kernels can run it: {', '.join(map(str, forced))}")
 
 
-def _check(y: torch.Tensor, x, w) -> None:
+def _check(y: torch.Tensor, x, weight: torch.Tensor) -> None:
     few = decoded(x)[:16]
-    exact = few @ decoded(w).t()
+    exact = few @ weight.t()
     error = float((y[:16].float() - exact).norm() / exact.norm())
     if not error < LARGEST_ERROR:
         raise RuntimeError(f"the result is wrong: it is off by {error:.3g} of its norm")
 
 
-def measure(case: Case, device: torch.device, timer, plan: timing.Plan, ceilings: Ceilings, forced: list[str | None]) -> Row | None:
-    """None, with a note, where it cannot be run."""
-    try:
-        x, plain = _operand(case.m, case.k, case.activation, device), _operand(case.n, case.k, case.format, device)
-        moved = x.nbytes + plain.nbytes + 2 * case.m * case.n
-        w = _packed(plain)
-        force, kernel = _choose_kernel(x, w, forced)
-        with environment("LOWBIT_KERNEL", force):
-            _check(lowbit.matmul(x, w, out_dtype=torch.bfloat16), x, plain)
-    except Exception as error:
-        note(f"{case}: {error}")
-        return None
-    del plain
+class Product:
+    """What a row calls, over copies of tokens and weight that make every call a cold one."""
 
-    def run(x, w) -> torch.Tensor:
-        with environment("LOWBIT_KERNEL", force):
+    def __init__(self, case: Case, device: torch.device, forced: list[str | None]):
+        """Raises where nothing can run it, or where it runs wrong."""
+        self.device = device
+        self.x = operand(case.m, case.k, case.activation, device)
+        weight = make_weight(case.n, case.k, case.format, device)
+        self.w = weight.packed
+        self.moved = self.x.nbytes + weight.bytes + 2 * case.m * case.n
+        self.force, self.kernel = _choose_kernel(self.x, self.w, forced)
+        for chained in (False, True) if case.m <= FEW_TOKENS else (False,):
+            _check(self.run(self.x, self.w, chained), self.x, weight.numbers)
+
+    def run(self, x, w, chained: bool) -> torch.Tensor:
+        with environment("LOWBIT_KERNEL", self.force), lowbit.dependent_launch(chained):
             return lowbit.matmul(x, w, out_dtype=torch.bfloat16)
 
-    def make() -> list[timing.Call]:
-        pairs = [(copy_of(x), copy_of(w)) for _ in range(timing.copies(moved, device))]
-        return [partial(run, *pair) for pair in pairs]
+    @functools.cached_property
+    def copies(self) -> list[tuple]:
+        """Both candidates go through the same ones: each passes over all of them, so neither leaves the other anything in the cache."""
+        return [(copy_of(self.x), copy_of(self.w)) for _ in range(timing.copies(self.moved, self.device))]
 
-    streams = stream_candidates(moved, device) if case.m <= MOST_STREAMED_TOKENS else []
-    candidates = [timing.Candidate("lowbit", make), *streams, *peers.candidates(case, device)]
-    times = timing.measure(candidates, timer, plan, str(case))
-    if "lowbit" not in times.rounds:
-        return None
+    def calls(self, chained: bool) -> list[timing.Call]:
+        return [partial(self.run, *pair, chained) for pair in self.copies]
+
+
+def measure(case: Case, device: torch.device, timer, plan: timing.Plan, ceilings: Ceilings, forced: list[str | None]) -> list[Row]:
+    """None at all, with a note, where it cannot be run."""
+    try:
+        product = Product(case, device, forced)
+    except Exception as error:
+        note(f"{case}: {error}")
+        return []
+    ours, streams = [timing.Candidate(OURS, partial(product.calls, False))], []
+    if case.m <= FEW_TOKENS:
+        ours.append(timing.Candidate(CHAINED, partial(product.calls, True)))
+        streams = stream_candidates(product.moved, device)
+    times = timing.measure([*ours, *streams, *peers.candidates(case, device)], timer, plan, str(case))
+
     operations = 2 * case.m * case.n * case.k
-    floor_us = ceilings.matmul_floor_us(moved, operations, KINDS[case.activation])
-    for name in [candidate.name for candidate in streams if candidate.name in times.rounds]:
-        floor_us = times.us(name) if name == streams[0].name else min(floor_us, times.us(name))
-    return Row(
-        case.op, case.format, case.activation, case.m, case.n, case.k, kernel, times.us("lowbit"), floor_us, moved=moved,
-        operations=operations, **times.against("lowbit"),
-    )  # fmt: skip
+    floor_us = min(
+        [times.us(candidate.name) for candidate in streams if candidate.name in times.rounds],
+        default=ceilings.matmul_floor_us(product.moved, operations, KINDS[case.activation]),
+    )
+    return [
+        Row(
+            case.op, case.format, case.activation, case.m, case.n, case.k, product.kernel, times.us(candidate.name), floor_us,
+            chain=candidate.name == CHAINED, moved=product.moved, operations=operations,
+            **times.without(*(other.name for other in ours if other is not candidate)).against(candidate.name),
+        )
+        for candidate in ours if candidate.name in times.rounds
+    ]  # fmt: skip

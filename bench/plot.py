@@ -19,7 +19,7 @@ Panels = dict[tuple[int, int], dict[str, Points]]  # by weight (outputs, inputs)
 def _products(rows: list[dict], point) -> Panels:
     found: dict = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row["op"] == "matmul" and (values := point(row)) is not None:
+        if row["op"] == "matmul" and not row["chain"] and (values := point(row)) is not None:
             found[row["n"], row["k"]][f"{row['format']} x {row['activation']}"].append((row["m"], *values))
     return {weight: {name: sorted(points) for name, points in lines.items()} for weight, lines in found.items()}
 
@@ -46,7 +46,7 @@ def _label(axes, title: str, vertical: str) -> None:
     axes.grid(True, alpha=0.3)
 
 
-def _draw_speedups(axes, weight: tuple[int, int], lines: dict[str, Points], colors: dict[str, str]) -> None:
+def _draw_speedups(axes, weight: tuple[int, int], lines: dict[str, Points], colors: dict[str, tuple]) -> None:
     for name, points in lines.items():
         axes.plot(*zip(*points), marker="o", markersize=4, color=colors[name])
     axes.axhline(1, color="grey", linewidth=1)
@@ -55,7 +55,7 @@ def _draw_speedups(axes, weight: tuple[int, int], lines: dict[str, Points], colo
     axes.yaxis.set_major_formatter("{x:g}")
 
 
-def _draw_roofline(axes, weight: tuple[int, int], lines: dict[str, Points], colors: dict[str, str]) -> None:
+def _draw_roofline(axes, weight: tuple[int, int], lines: dict[str, Points], colors: dict[str, tuple]) -> None:
     for name, points in lines.items():
         tokens, reached, roof = zip(*points)
         axes.plot(tokens, reached, marker="o", markersize=4, color=colors[name])
@@ -75,7 +75,7 @@ def draw(content: dict, output: Path) -> None:
     if not roof:
         raise ValueError("the file has no matmul rows, so there is nothing to draw")
     names = list(dict.fromkeys(name for lines in roof.values() for name in lines))
-    colors = {name: f"C{index}" for index, name in enumerate(names)}
+    colors = {name: pyplot.get_cmap("tab20")(index % 20) for index, name in enumerate(names)}
     figure, axes = pyplot.subplots(2, len(roof), figsize=(max(5 * len(roof), 8), 9), squeeze=False, layout="constrained")
     for column, weight in enumerate(roof):
         _draw_speedups(axes[0][column], weight, fast.get(weight, {}), colors)

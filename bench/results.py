@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .cases import FEW_TOKENS
+
 OPS = ("matmul", "quantize", "dequantize", "moe", "stream")
 ROW_FIELDS = {
     "op": str, "format": str, "activation": str, "m": int, "n": int, "k": int, "kernel": str, "us": float, "floor_us": float,
@@ -44,7 +46,7 @@ class Row:
 
 
 HEADER = (
-    f"{'op':<10} {'format':<13} {'activation':<13} {'m x n x k':>18} {'kernel':<24} {'us':>10} {'TB/s':>6} {'TFLOP/s':>8} {'floor':>6}"
+    f"{'op':<12} {'format':<13} {'activation':<13} {'m x n x k':>18} {'kernel':<24} {'us':>10} {'TB/s':>6} {'TFLOP/s':>8} {'floor':>6}"
     "  peers (times as long as ours)"
 )  # fmt: skip
 
@@ -53,9 +55,14 @@ def line(row: Row) -> str:
     shape = f"{row.m}x{row.n}x{row.k}"
     speed = f"{row.operations / row.us / 1e6:>8.1f}" if row.operations else f"{'':>8}"
     peers = "  ".join(f"{name} {row.ratios[name]:.2f}" for name in row.peers)
+    op = f"{row.op} chain" if row.chain else row.op
+    if row.op == "matmul" and row.m <= FEW_TOKENS:
+        floor = f"{row.us / row.floor_us:>4.2f} x"
+    else:
+        floor = f"{100 * row.floor_us / row.us:>4.0f} %"
     return (
-        f"{row.op:<10} {row.format:<13} {row.activation:<13} {shape:>18} {row.kernel:<24} {row.us:>10.2f} {row.moved / row.us / 1e6:>6.2f} "
-        f"{speed} {100 * row.floor_us / row.us:>4.0f} %  {peers}"
+        f"{op:<12} {row.format:<13} {row.activation:<13} {shape:>18} {row.kernel:<24} {row.us:>10.2f} {row.moved / row.us / 1e6:>6.2f} "
+        f"{speed} {floor}  {peers}"
     )
 
 

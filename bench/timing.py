@@ -35,6 +35,10 @@ class Plan:
     row_seconds: float = 2.0
     graph_us: float = 1500.0  # a graph repeats its copies until it lasts about this long
 
+    def for_few_tokens(self) -> "Plan":
+        """There are hundreds of these rows, and their calls are short."""
+        return Plan(min(self.rounds, 9), min(self.rounds, 5), row_seconds=0.12, graph_us=500.0)
+
 
 @dataclass
 class Times:
@@ -48,6 +52,9 @@ class Times:
     def ratio(self, name: str, base: str) -> float:
         """How many times as long as the base a candidate takes."""
         return statistics.median(a / b for a, b in zip(self.rounds[name], self.rounds[base], strict=True))
+
+    def without(self, *names: str) -> "Times":
+        return Times({name: rounds for name, rounds in self.rounds.items() if name not in names})
 
     def against(self, base: str) -> dict[str, dict[str, float]]:
         """What a row says of the others: their times, and how they compare."""

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 namespace lowbit_torch {
 namespace {
@@ -37,6 +38,8 @@ lowbit_context* cpu_context() {
     return context;
 }
 
+thread_local bool dependent_launch = false;  // what the calls of this thread ask of a GPU
+
 lowbit_context* cuda_context(int32_t device, void* stream) {
     thread_local std::map<int32_t, ContextPointer> contexts;
     ContextPointer& context = contexts[device];
@@ -47,6 +50,7 @@ lowbit_context* cuda_context(int32_t device, void* stream) {
         check(lowbit_context_create_cuda(device, stream, &made));
         context.reset(made);
     }
+    check(lowbit_context_set_dependent_launch(context.get(), dependent_launch ? 1 : 0));
     return context.get();
 }
 
@@ -89,3 +93,5 @@ void Call::give_workspace(size_t bytes) {
 }
 
 }  // namespace lowbit_torch
+
+int32_t lowbit_torch_swap_dependent_launch(int32_t enabled) { return std::exchange(lowbit_torch::dependent_launch, enabled != 0) ? 1 : 0; }

@@ -29,3 +29,7 @@ private:
 };
 
 }  // namespace lowbit_torch
+
+// lowbit_context_set_dependent_launch for the calls that this thread makes from here on; returns what it was. Not an op, since it has no
+// tensors: the package calls it through ctypes.
+extern "C" LOWBIT_API int32_t lowbit_torch_swap_dependent_launch(int32_t enabled);

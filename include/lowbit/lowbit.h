@@ -165,6 +165,13 @@ LOWBIT_API lowbit_status lowbit_context_get_threads(const lowbit_context* contex
 LOWBIT_API lowbit_status lowbit_context_set_kernel(lowbit_context* context, const char* name);
 /* A CUDA context's stream for the calls that follow. Not while another thread uses the context. */
 LOWBIT_API lowbit_status lowbit_context_set_stream(lowbit_context* context, void* stream);
+/* 1: a product of few tokens may begin before the kernel in front of it in the stream has ended (programmatic dependent launch), and reads
+ * its weight while that one finishes; tokens, bias, scales and results wait for it as always, so results are the same bits. 0: it does not
+ * (the default). The caller promises that weights are ready: between the last kernel of the stream that writes a weight and the product
+ * that reads it stands a synchronization, or a kernel that was launched without this option. Graphs record it with the launches. It
+ * changes nothing for kernels and devices that cannot do it, nor on a CPU. Not while another thread uses the context. */
+LOWBIT_API lowbit_status lowbit_context_set_dependent_launch(lowbit_context* context, int32_t enabled);
+LOWBIT_API lowbit_status lowbit_context_get_dependent_launch(const lowbit_context* context, int32_t* enabled);
 /* Memory of the context's device for calls to work in: the caller's, aligned to 256 bytes, free for other uses once the stream has passed
  * the call. lowbit_matmul_workspace and lowbit_quantize_workspace say how much a call takes; a CPU context takes none. Calls that run at
  * the same time (other streams, other threads) need contexts and workspaces of their own. */

@@ -155,6 +155,13 @@ public:
     }
     void set_kernel(const std::string& name) { detail::check(lowbit_context_set_kernel(c(), name.c_str())); }
     void set_stream(void* stream) { detail::check(lowbit_context_set_stream(c(), stream)); }
+    // A product of few tokens may begin, and read its weight, before the kernel in front of it has ended: lowbit.h says what that asks for.
+    void set_dependent_launch(bool enabled) { detail::check(lowbit_context_set_dependent_launch(c(), enabled ? 1 : 0)); }
+    bool dependent_launch() const {
+        int32_t enabled = 0;
+        detail::check(lowbit_context_get_dependent_launch(c(), &enabled));
+        return enabled != 0;
+    }
     // Memory of the context's device for calls to work in, aligned to 256; matmul_workspace and quantize_workspace say how much they take.
     void set_workspace(void* memory, size_t bytes) { detail::check(lowbit_context_set_workspace(c(), memory, bytes)); }
     void set_allocator(const lowbit_allocator& allocator) { detail::check(lowbit_context_set_allocator(c(), &allocator)); }

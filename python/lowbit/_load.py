@@ -36,7 +36,7 @@ def _folder() -> Path:
     return folder
 
 
-def _load() -> tuple[Path, ctypes.CDLL]:
+def _load() -> tuple[Path, ctypes.CDLL, ctypes.CDLL]:
     _check_torch()
     import torch
 
@@ -44,12 +44,13 @@ def _load() -> tuple[Path, ctypes.CDLL]:
     try:
         core = ctypes.CDLL(str(folder / CORE))
         torch.ops.load_library(str(folder / OPS))
+        ops = ctypes.CDLL(str(folder / OPS))
     except OSError as error:
         raise ImportError(
             f"lowbit's libraries in {folder} cannot be loaded here: {error}. They were built for another system or a newer torch than "
             f"{torch.__version__}; build them on this machine: pip install --no-binary lowbit ."
         ) from error
-    return folder, core
+    return folder, core, ops
 
 
-FOLDER, LIBRARY = _load()
+FOLDER, LIBRARY, OP_LIBRARY = _load()

@@ -75,6 +75,23 @@ lowbit_status lowbit_context_set_stream(lowbit_context* context, void* stream) {
     });
 }
 
+lowbit_status lowbit_context_set_dependent_launch(lowbit_context* context, int32_t enabled) {
+    return guard([&] {
+        constexpr const char* verb = "context_set_dependent_launch";
+        core::Context& found = require_pointer(verb, "context", context)->context;
+        core::require(enabled == 0 || enabled == 1, verb, ": enabled = ", enabled, "; use 0 or 1");
+        found.dependent_launch = enabled == 1;
+    });
+}
+
+lowbit_status lowbit_context_get_dependent_launch(const lowbit_context* context, int32_t* enabled) {
+    return guard([&] {
+        constexpr const char* verb = "context_get_dependent_launch";
+        require_pointer(verb, "context", context);
+        *require_pointer(verb, "enabled", enabled) = context->context.dependent_launch ? 1 : 0;
+    });
+}
+
 lowbit_status lowbit_context_set_workspace(lowbit_context* context, void* memory, size_t bytes) {
     return guard([&] {
         constexpr const char* verb = "context_set_workspace";

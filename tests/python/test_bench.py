@@ -12,7 +12,7 @@ import pytest
 from torch_cases import ROOT, lowbit, needs_cuda, torch
 
 sys.path.insert(0, str(ROOT))
-from bench import cases, plot, results, timing  # noqa: E402
+from bench import block, cases, ceilings, plot, results, timing  # noqa: E402
 from bench.__main__ import main  # noqa: E402
 
 
@@ -32,19 +32,33 @@ def make_document(rows):
 
 def test_default_rows():
     found = cases.select()
-    assert len(found) == len(set(found)) == 7 * 3 * 6 + 2 * 5 * 2
+    assert len(found) == len(set(found)) == 11 * 6 * 5 + 7 * 3 * 4 + 2 * 5 * 2
+    assert {case.m for case in found if case.op == "matmul"} == {1, 2, 4, 8, 16, 64, 256, 1024, 4096}
+    for case in found:
+        if case.op == "matmul":
+            few = case.m <= cases.FEW_TOKENS
+            assert (case.n, case.k) in (cases.FEW_WEIGHTS if few else cases.MANY_WEIGHTS)
+            assert (case.format, case.activation) in (cases.FEW_FORMATS if few else cases.MANY_FORMATS)
     assert "matmul int4:g128 bf16 16x28672x4096" in map(str, found)
     assert "quantize q8_1 bf16 16384x8192x8192" in map(str, found)
 
 
+def test_the_tokens_of_a_weight_follow_each_other():
+    """It is quantized once for all of them."""
+    weights = [(case.format, case.activation, case.n, case.k, case.m > cases.FEW_TOKENS) for case in cases.select() if case.op == "matmul"]
+    runs = [weight for index, weight in enumerate(weights) if index == 0 or weights[index - 1] != weight]
+    assert len(runs) == len(set(weights))
+
+
 def test_quick_rows_are_some_of_the_default_ones():
     quick = [case for case in cases.select(quick=True) if case.op == "matmul"]
-    assert {(case.m, case.n, case.k) for case in quick} == {(16, 28672, 4096), (4096, 28672, 4096)}
+    assert {(case.m, case.n, case.k) for case in quick} == {(m, 28672, 4096) for m in (1, 16, 4096)}
     assert set(quick) < set(cases.select())
 
 
 @pytest.mark.parametrize(
-    "only, count", [("matmul int4:g128 bf16 16x", 3), ("^matmul .*28672x4096$", 7 * 6), ("^dequantize", 10), ("no such row", 0)]
+    "only, count",
+    [("matmul int4:g128 bf16 16x", 6), ("^matmul .*x28672x4096$", 11 * 5 + 7 * 4), ("^dequantize", 10), ("no such row", 0)],
 )
 def test_only(only, count):
     assert len(cases.select(only=only)) == count
@@ -67,6 +81,29 @@ def test_ratios_are_medians_of_the_rounds():
     times = timing.Times({"ours": [1.0, 2.0, 10.0], "peer": [3.0, 4.0, 10.0]})
     assert times.us("ours") == 2 and times.ratio("peer", "ours") == 2
     assert times.against("ours") == {"peers": {"peer": 4.0}, "ratios": {"peer": 2.0}}
+    assert times.without("peer").against("ours") == {"peers": {}, "ratios": {}}
+
+
+def test_a_row_of_few_tokens_is_short():
+    usual, quick = timing.Plan(), timing.Plan(rounds=5, row_seconds=0.8)
+    for plan in (usual, quick):
+        few = plan.for_few_tokens()
+        assert few.fewest_rounds <= few.rounds <= plan.rounds and few.row_seconds < plan.row_seconds and few.graph_us < plan.graph_us
+
+
+def test_lines():
+    """The floor as a multiple where a product is a read of its weight, as a share elsewhere."""
+    assert "2.07 x" in results.line(make_row(ratios={"torch_bf16": 2.0})) and "chain" not in results.line(make_row(peers={}))
+    assert results.line(make_row(chain=True, peers={})).startswith("matmul chain int4:g128")
+    assert "48 %" in results.line(make_row(m=64, peers={})) and "48 %" in results.line(make_row(op="quantize", peers={}))
+
+
+def test_block():
+    rates = ceilings.Ceilings(read=1e3, copy=1e3, operations={"bf16": 1e6})
+    linears = ((192, 128), (128, 128), (512, 128), (128, 256))
+    line = block.measure(torch.device("cpu"), timing.CpuTimer(), timing.Plan(rounds=3), rates, linears)
+    assert line.startswith("llama-3-8b block (192x128, 128x128, 512x128, 128x256; int4:g128 x bf16, 1 token, chained): ")
+    assert " x the sum of the floors, " in line
 
 
 # The file
@@ -107,6 +144,7 @@ def test_committed_results():
 
 def test_plot_series():
     rows = [vars(make_row(m=m, us=us)) for m, us in ((64, 62.0), (16, 31.0))]
+    rows.append(vars(make_row(m=16, us=20.0, chain=True)))  # not drawn: it would be a second point of the same line
     assert plot.speedups(rows) == {(28672, 4096): {"int4:g128 x bf16": [(16, 2.0), (64, 1.0)]}}
     [(tokens, reached, roof), _] = plot.roofline(rows)[28672, 4096]["int4:g128 x bf16"]
     assert tokens == 16 and reached == pytest.approx(2 * 16 * 28672 * 4096 / 31e6) and roof == pytest.approx(reached * 31 / 15)
@@ -142,7 +180,10 @@ def test_trial_on_the_cpu(tmp_path):
     done = run("--device", "cpu", "--shape", "4x64x256", "--output", path)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = results.read(path)["rows"]
-    assert [row["op"] for row in rows].count("matmul") == 7 and [row["op"] for row in rows].count("stream") == 2
+    products = [row for row in rows if row["op"] == "matmul"]
+    assert [row["chain"] for row in products] == [False, True] * len(cases.FEW_FORMATS)
+    assert all("lowbit" not in peer for row in products for peer in row["peers"])
+    assert [row["op"] for row in rows].count("stream") == 2
     assert all(row["kernel"].startswith("cpu_") for row in rows if row["op"] != "stream")
     assert all("torch_bf16" in row["peers"] for row in rows if row["op"] == "matmul")
     assert f"{len(rows)} rows" in done.stdout.splitlines()[-1]
@@ -153,9 +194,12 @@ def test_a_few_rows_on_the_gpu(tmp_path):
     path = tmp_path / "few.json"
     done = run("--quick", "--shape", "16x256x512", "--only", "int8:row", "--output", path)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = {(row["op"], row["format"], row["activation"]): row for row in results.read(path)["rows"]}
-    assert {"torch_bf16", "torch_int_mm"} == set(rows["matmul", "int8:row", "int8:row"]["peers"])
-    assert ("quantize", "int8:row", "bf16") in rows and ("stream", "read", "") in rows and ("stream", "copy", "") in rows
+    rows = {(row["op"], row["format"], row["activation"], row["chain"]): row for row in results.read(path)["rows"]}
+    for chain in (False, True):
+        peers = rows["matmul", "int8:row", "int8:row", chain]["peers"]
+        assert set(peers) == {"torch_bf16", "torch_int_mm", "stream_all", "stream_all_resident"}
+    found = {key[:3] for key in rows}
+    assert ("quantize", "int8:row", "bf16") in found and ("stream", "read", "") in found and ("stream", "copy", "") in found
 
 
 def test_a_forced_kernel(tmp_path):
@@ -163,7 +207,10 @@ def test_a_forced_kernel(tmp_path):
     done = run("--device", "cpu", "--shape", "4x64x256", "--only", "^matmul int", "--kernel", "cpu_portable_weight*", "--output", path)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [row for row in results.read(path)["rows"] if row["op"] == "matmul"]
-    assert [row["kernel"] for row in rows] == ["cpu_portable_weight4", "cpu_portable_weight8"]
+    assert [(row["format"], row["kernel"], row["chain"]) for row in rows] == [
+        (format, f"cpu_portable_weight{bits}", chain)
+        for format, bits in (("int4:g128", 4), ("int4:g32", 4), ("int8:row", 8)) for chain in (False, True)
+    ]  # fmt: skip
     assert "matmul int8:row int8:row 4x64x256: none of these kernels can run it" in done.stderr
 
 

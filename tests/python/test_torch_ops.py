@@ -222,6 +222,86 @@ def test_graph_capture(scheme):
             assert same_bits(back, q.dequantize())
 
 
+def _is_dependent():
+    """What holds for this thread, which a swap back leaves as it was."""
+    held = lowbit._launch._swap(0)
+    lowbit._launch._swap(held)
+    return bool(held)
+
+
+def test_dependent_launch_nests_and_ends():
+    assert not _is_dependent()
+    with lowbit.dependent_launch():
+        assert _is_dependent()
+        with lowbit.dependent_launch(False):
+            assert not _is_dependent()
+            with lowbit.dependent_launch(enabled=True):
+                assert _is_dependent()
+            assert not _is_dependent()
+        assert _is_dependent()
+        seen = []
+        other = threading.Thread(target=lambda: seen.append(_is_dependent()))
+        other.start()
+        other.join()
+        assert seen == [False], "it holds for the thread that asked"
+    assert not _is_dependent()
+    with pytest.raises(KeyError), lowbit.dependent_launch():
+        raise KeyError("an exception ends it too")
+    assert not _is_dependent()
+
+
+@pytest.mark.parametrize("format, x_format", [("int4:g128", None), ("int8:row", "int8:row"), ("q4_0", "q8_1")])
+@on_devices
+def test_dependent_launch_changes_no_bit(device, format, x_format):
+    """Products that each take the result of the one before; and inside a compiled function."""
+    weights = [lowbit.quantize(normal(512, 512, device=device, seed=i) / 512**0.5, format).pack() for i in range(4)]
+
+    def chain(x):
+        for w in weights * 4:
+            x = lowbit.matmul(x, w, x_format=x_format)
+        return x
+
+    compiled = torch.compile(chain, fullgraph=True, backend="aot_eager")
+    for tokens in (1, 5, 16):
+        x = normal(tokens, 512, dtype=torch.bfloat16, device=device)
+        wanted = chain(x)
+        if device == "cuda":
+            torch.cuda.synchronize()  # the weights are ready
+        with lowbit.dependent_launch():
+            assert same_bits(chain(x), wanted)
+            assert same_bits(compiled(x), wanted)
+        assert same_bits(chain(x), wanted)
+
+
+@needs_cuda
+@pytest.mark.parametrize("scheme", lowbit.SCHEMES)
+@pytest.mark.parametrize("tokens", [1, 5, 16])
+def test_dependent_launch_in_a_graph(tokens, scheme):
+    """A graph keeps what held when it was captured: its replays, with other numbers, give the bits of a plain chain."""
+    layers = [lowbit.nn.QuantizedLinear(512, 512, scheme=scheme, device="cuda", dtype=torch.bfloat16).quantize_weights() for _ in range(4)]
+    x = normal(tokens, 512, dtype=torch.bfloat16, device="cuda")
+
+    def chain():
+        y = x
+        for layer in layers * 4:
+            y = torch.tanh(layer(layer(y)))  # next to kernels of lowbit's own, and of torch's
+        return y
+
+    with torch.no_grad():
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            chain()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with lowbit.dependent_launch(), torch.cuda.graph(graph):
+            y = chain()
+        for seed in range(5):
+            x.copy_(normal(tokens, 512, dtype=torch.bfloat16, device="cuda", seed=seed))
+            graph.replay()
+            assert same_bits(y, chain())
+
+
 @needs_cuda
 def test_every_device():
     """The device of the tensors counts, not the current one."""

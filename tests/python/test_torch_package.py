@@ -26,16 +26,44 @@ def run_here(*arguments, **environment):
     return run(*arguments, **{"PYTHONPATH": folder, "LOWBIT_LIBRARY_DIR": str(LIBRARIES), **environment})
 
 
-def test_there_are_four_examples():
-    assert len(EXAMPLES) == 4
+def test_there_are_five_examples():
+    assert len(EXAMPLES) == 5
+
+
+# Of a size that a test can wait for.
+EXAMPLE_ARGUMENTS = {"llama_decode": ["--tiny"]}
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example(example, device):
-    done = run_here(example, "--device", device)
+    if example.stem == "llama_decode":
+        pytest.importorskip("transformers", reason="transformers is not installed here")
+    done = run_here(example, "--device", device, *EXAMPLE_ARGUMENTS.get(example.stem, []))
     assert done.returncode == 0, done.stdout + done.stderr
     assert device in done.stdout or "chosen" in done.stdout or "w4a16" in done.stdout
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+def test_llama_decode_prints_a_line_for_each_scheme(device):
+    pytest.importorskip("transformers", reason="transformers is not installed here")
+    schemes = ["bf16", "w8a8", "fp8", "nf4"]  # beside the usual ones
+    arguments = ["--device", device, "--tiny", "--layers", 1, "--tokens", 5, "--schemes", ",".join(schemes)]
+    done = run_here(ROOT / "examples" / "llama_decode.py", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    title, header, *lines = done.stdout.splitlines()
+    assert title.startswith("1 layers of 256, 5 tokens") and header.split()[0] == "scheme"
+    assert [line.split()[0] for line in lines] == schemes
+    weights = {line.split()[0]: float(line.split()[1]) for line in lines}
+    assert weights["nf4"] < weights["w8a8"] < weights["bf16"]
+
+
+def test_llama_decode_says_that_transformers_is_missing(tmp_path):
+    (tmp_path / "transformers.py").write_text("raise ImportError('no transformers here')")
+    folders = f"{tmp_path}:{Path(lowbit.__file__).parents[1]}"
+    done = run_here(ROOT / "examples" / "llama_decode.py", "--device", "cpu", "--tiny", PYTHONPATH=folders)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == ("llama_decode: transformers does not import here (no transformers here); run: pip install transformers\n")
 
 
 def import_error(**environment):

@@ -286,5 +286,22 @@ TEST(CApi, StatusesAndTexts) {
     lowbit_context_destroy(context);
 }
 
+TEST(CApi, DependentLaunchIsAnOptionOfTheContext) {
+    Context context = Context::cpu();
+    EXPECT_FALSE(context.dependent_launch());
+    for (const bool enabled : {true, true, false, true}) {
+        context.set_dependent_launch(enabled);
+        EXPECT_EQ(context.dependent_launch(), enabled);
+    }
+    expect_failure(lowbit_context_set_dependent_launch(context.c(), 2), LOWBIT_INVALID_ARGUMENT, "enabled = 2; use 0 or 1");
+    EXPECT_TRUE(context.dependent_launch());
+    EXPECT_FALSE(Context::cpu().dependent_launch()) << "two contexts share nothing";
+    int32_t enabled = -7;
+    expect_failure(lowbit_context_set_dependent_launch(nullptr, 1), LOWBIT_INVALID_ARGUMENT, "context is a null pointer");
+    expect_failure(lowbit_context_get_dependent_launch(nullptr, &enabled), LOWBIT_INVALID_ARGUMENT, "context is a null pointer");
+    expect_failure(lowbit_context_get_dependent_launch(context.c(), nullptr), LOWBIT_INVALID_ARGUMENT, "enabled is a null pointer");
+    EXPECT_EQ(enabled, -7);
+}
+
 }  // namespace
 }  // namespace lowbit

@@ -148,6 +148,30 @@ TEST_F(CudaApi, SaysHowMuchWorkspaceIsMissing) {
     EXPECT_EQ(read(y)[0], -77.0f);
 }
 
+// Each product reads the result of the one before: one that did not wait for it would read the numbers that the memory had before.
+TEST_F(CudaApi, DependentLaunchChangesNoBit) {
+    constexpr int64_t width = 1024, length = 24;
+    for (const int64_t tokens : {1, 5, 16}) {
+        Context context = Context::cuda(0);
+        const Tensor weight(tensor(Element::bf16, width, width, integers(width * width, 2)));
+        const Quantized quantized = quantize(context, weight, "int4:g128");
+        const Packed packed = pack(context, quantized);
+        const lowbit_tensor start = tensor(Element::bf16, tokens, width, integers(tokens * width, 1));
+        std::vector<std::vector<float>> ends;
+        for (const bool dependent : {false, true, true}) {
+            context.set_dependent_launch(dependent);
+            std::vector<lowbit_tensor> chain{start};
+            for (int64_t i = 0; i < length; ++i) chain.push_back(output(Element::bf16, tokens, width));
+            give_workspace(context, matmul_workspace(context, Tensor(chain[0]), packed, Tensor(chain[1]), {.scale = 1.0f / 128}));
+            for (size_t i = 0; i + 1 < chain.size(); ++i)
+                matmul(context, Tensor(chain[i]), packed, Tensor(chain[i + 1]), {.scale = 1.0f / 128});
+            ends.push_back(read(chain.back()));
+        }
+        EXPECT_EQ(ends[1], ends[0]) << tokens;
+        EXPECT_EQ(ends[2], ends[0]) << tokens;
+    }
+}
+
 TEST_F(CudaApi, RefusesMemoryOfTheCpu) {
     Context context = Context::cuda(0);
     std::vector<float> x(64), w(64), y(4);
