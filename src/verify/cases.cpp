@@ -72,7 +72,7 @@ void add_few_tokens(std::vector<MatmulCase>& cases) {
         for (size_t i = 0; i < std::size(few); ++i)
             if (i > 1 || i == turn % 2)
                 cases.push_back({x, weight, few[i].m, few[i].n, fitting_columns(x, weight, few[i].k),
-                                 float_epilogues[cases.size() % std::size(float_epilogues)]});
+                                 float_epilogues[cases.size() % std::size(float_epilogues)], true});
         ++turn;
     }
 }

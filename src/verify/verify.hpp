@@ -18,6 +18,7 @@ struct MatmulCase {
     core::Format x, weight;  // x may be plain (fp32, fp16, bf16)
     int64_t m, n, k;
     EpilogueKind epilogue;
+    bool for_gpus = false;  // larger than any loop of a CPU kernel asks for
     std::string text() const;
 };
 

@@ -67,16 +67,18 @@ struct Product {
     const char* weight;
     const char* x;  // of bf16 or fp16 numbers, quantized on the way where it is another format
     int64_t m, n, k;
+    const char* kernel = "";  // forced
 };
 
 // Sizes at which every tile of the main loop is the best, and splits of K.
 TEST_F(CudaApi, EveryTileAgreesWithTheKernelForAnything) {
     for (const Product& p :
-         {Product{"bf16", "bf16", 4096, 4224, 1024}, Product{"bf16", "bf16", 300, 700, 1056}, Product{"bf16", "bf16", 16, 192, 4096},
-          Product{"fp16", "fp16", 1024, 4096, 512}, Product{"fp16", "fp16", 50, 333, 2048}, Product{"int4:g128", "bf16", 1000, 4100, 1024},
-          Product{"int4:g128", "bf16", 60, 1000, 2048}, Product{"int4:g128", "bf16", 7, 4096, 4096},
+         {Product{"bf16", "bf16", 4096, 4224, 1024}, Product{"bf16", "bf16", 300, 700, 1056},
+          Product{"bf16", "bf16", 16, 192, 4096, "ampere_bf16"}, Product{"fp16", "fp16", 1024, 4096, 512},
+          Product{"fp16", "fp16", 50, 333, 2048}, Product{"int4:g128", "bf16", 1000, 4100, 1024},
+          Product{"int4:g128", "bf16", 60, 1000, 2048}, Product{"int4:g128", "bf16", 7, 4096, 4096, "ampere_tiles_bf16"},
           Product{"int4:g32", "fp16", 130, 900, 1056}, Product{"int8:row", "int8:row", 4096, 4224, 1024},
-          Product{"int8:row", "int8:row", 5, 1000, 4096}, Product{"int4:g128", "int8:row", 200, 500, 1024}}) {
+          Product{"int8:row", "int8:row", 5, 1000, 4096, "ampere_int8"}, Product{"int4:g128", "int8:row", 200, 500, 1024}}) {
         SCOPED_TRACE(testing::Message() << p.weight << " x " << p.x << " " << p.m << "x" << p.n << "x" << p.k);
         const Element plain = std::string(p.x) == "fp16" ? Element::fp16 : Element::bf16;
         const auto largest = [](const char* format) { return std::string(format).starts_with("int8") ? 127.0f : 7.0f; };
@@ -89,6 +91,7 @@ TEST_F(CudaApi, EveryTileAgreesWithTheKernelForAnything) {
         std::optional<Quantized> q;
         std::optional<Packed> packed;
         if (quantized) packed.emplace(pack(context, q.emplace(quantize(context, weight, std::string(p.weight)))));
+        if (*p.kernel) context.set_kernel(p.kernel);
         const Operand operand = packed ? Operand(*packed) : Operand(weight);
         give_workspace(context, matmul_workspace(context, x, operand, Tensor(fast), epilogue));
         matmul(context, x, operand, Tensor(fast), epilogue);
@@ -101,6 +104,40 @@ TEST_F(CudaApi, EveryTileAgreesWithTheKernelForAnything) {
         size_t different = 0;
         for (size_t i = 0; i < a.size(); ++i) different += a[i] != b[i];
         EXPECT_EQ(different, 0u) << "the first result is " << a[0] << ", expected " << b[0];
+        buffers_.clear();
+    }
+}
+
+// A token's result is the same bits whatever its company.
+TEST_F(CudaApi, FewTokensDoNotDependOnEachOther) {
+    for (const Product& p :
+         {Product{"int4:g128", "bf16", 16, 600, 4096}, Product{"int4:g128", "bf16", 16, 9000, 640},
+          Product{"nf4:g64", "bf16", 16, 100, 2112}, Product{"int4:g32", "fp16", 16, 333, 1056}, Product{"int8:row", "bf16", 16, 600, 4096},
+          Product{"int8:row", "int8:row", 16, 600, 4096}, Product{"fp8_e4m3:row", "fp16", 16, 40, 2048},
+          Product{"q4_0", "q8_1", 16, 600, 4096}, Product{"bf16", "bf16", 16, 600, 4096}}) {
+        SCOPED_TRACE(testing::Message() << p.weight << " x " << p.x << " " << p.n << "x" << p.k);
+        const Element plain = std::string(p.x) == "fp16" ? Element::fp16 : Element::bf16;
+        const bool plain_x = std::string(p.x) == "bf16" || std::string(p.x) == "fp16";
+        const Epilogue epilogue{.x_format = plain_x ? "" : p.x};
+        const std::vector<float> values = verify::normal_values(p.m * p.k, 5);
+        const Tensor weight(tensor(plain, p.n, p.k, verify::normal_values(p.n * p.k, 6)));
+        Context context = Context::cuda(0);
+        std::optional<Quantized> q;
+        std::optional<Packed> packed;
+        if (std::string(p.weight) != "bf16") packed.emplace(pack(context, q.emplace(quantize(context, weight, std::string(p.weight)))));
+        const Operand operand = packed ? Operand(*packed) : Operand(weight);
+        std::vector<float> all;
+        for (const int64_t tokens : {16, 1, 2, 7, 8, 9, 15}) {
+            const Tensor x(tensor(plain, tokens, p.k, {values.begin(), values.begin() + tokens * p.k}));
+            const lowbit_tensor y = output(Element::fp32, tokens, p.n);
+            give_workspace(context, matmul_workspace(context, x, operand, Tensor(y), epilogue));
+            matmul(context, x, operand, Tensor(y), epilogue);
+            const std::vector<float> results = read(y);
+            if (all.empty()) all = results;
+            size_t different = 0;
+            for (size_t i = 0; i < results.size(); ++i) different += results[i] != all[i];
+            EXPECT_EQ(different, 0u) << tokens << " tokens: " << explain(context, x, operand, Tensor(y), epilogue);
+        }
         buffers_.clear();
     }
 }

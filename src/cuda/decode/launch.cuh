@@ -55,9 +55,11 @@ void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, 
                               args.token_count, device.multiprocessors, most_dynamic_bytes(context));
     const bool few = args.token_count <= 8, single = args.split.row_tiles == 1;
     if (few && single) return launch_decode<DecodeConfig<Source, 1, 1, Segments, Scales>>(args, weight, context);
-    if (few) return launch_decode<DecodeConfig<Source, 1, 2, Segments, Scales>>(args, weight, context);
     if (single) return launch_decode<DecodeConfig<Source, 2, 1, Segments, Scales>>(args, weight, context);
-    launch_decode<DecodeConfig<Source, 2, 2, Segments, Scales>>(args, weight, context);
+    if constexpr (Source::unit_bytes <= narrow_unit_bytes) {
+        if (few) return launch_decode<DecodeConfig<Source, 1, 2, Segments, Scales>>(args, weight, context);
+        launch_decode<DecodeConfig<Source, 2, 2, Segments, Scales>>(args, weight, context);
+    }
 }
 
 }  // namespace lowbit::cuda

@@ -36,9 +36,8 @@ NibblesLaunch nibbles_launch(const core::Format& format, int segments) {
     }
     case Element::nf4: {
         using Source = LevelTiles<Mma, Element::nf4>;
-        if (segments != 1 && segments != 2) return nullptr;
-        if (narrow) return segments == 1 ? launch_decode_source<Source, 1, halves> : launch_decode_source<Source, 2, halves>;
-        return segments == 1 ? launch_decode_source<Source, 1, others> : launch_decode_source<Source, 2, others>;
+        if (!narrow) return segments == 1 ? launch_decode_source<Source, 1, others> : nullptr;
+        return segments == 2 ? launch_decode_source<Source, 2, halves> : nullptr;
     }
     case Element::iq4_nl: return segments == 4 ? launch_decode_source<LevelTiles<Mma, Element::iq4_nl>, 4, halves> : nullptr;
     default: return nullptr;

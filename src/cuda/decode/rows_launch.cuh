@@ -7,13 +7,13 @@ namespace lowbit::cuda {
 
 using RowsLaunch = void (*)(DecodeArgs, const ByteRowsArgs&, int64_t columns, const core::Context&);
 
-// Segments: groups of 128 values that have scales; 0: the scale is the epilogue's. Null: no kernel for these.
+// Segments: groups of 128 values that have scales; 0: the scale is the epilogue's. Null: no kernel for these. (Smaller groups do not lie
+// together in the order in which K is taken.)
 template <class Source>
 RowsLaunch rows_launch_of(int segments) {
     switch (segments) {
     case 0: return launch_decode_source<Source, 0, DecodeScales::none>;
     case 1: return launch_decode_source<Source, 1, DecodeScales::rows>;
-    case 2: return launch_decode_source<Source, 2, DecodeScales::rows>;  // a half of a unit is one group of 64, in whatever order
     default: return nullptr;
     }
 }

@@ -8,7 +8,6 @@ namespace lowbit::cuda {
 namespace {
 
 constexpr int most_row_tiles = 2, most_tokens = 16;
-constexpr int most_tiles_per_block = most_decode_warps * most_row_tiles;
 constexpr int phase_bytes_wanted = 20 << 10;  // small enough for several to be under way
 constexpr int whole_bytes_wanted = 32 << 10;  // so few need no phases
 
@@ -28,11 +27,12 @@ int depth_warps(int row_warps, int units) {
 DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocessors, int shared_bytes_limit) {
     DecodeSplit split;
     const int64_t tiles = core::ceil_div(sizes.rows, rows_per_tile);
-    const int64_t waves = core::ceil_div(tiles, int64_t(multiprocessors) * most_tiles_per_block);
-    split.tiles_per_block = int(core::ceil_div(tiles, waves * multiprocessors));
     // Two tiles share the work on their tokens, where a warp has the registers.
-    const bool narrow = sizes.unit_bytes <= 1024;
-    split.row_tiles = (narrow && split.tiles_per_block >= 4) || split.tiles_per_block > most_decode_warps ? most_row_tiles : 1;
+    const bool narrow = sizes.unit_bytes <= narrow_unit_bytes;
+    const int most_tiles = most_decode_warps * (narrow ? most_row_tiles : 1);
+    const int64_t waves = core::ceil_div(tiles, int64_t(multiprocessors) * most_tiles);
+    split.tiles_per_block = int(core::ceil_div(tiles, waves * multiprocessors));
+    split.row_tiles = narrow && split.tiles_per_block >= 4 ? most_row_tiles : 1;
     split.row_warps = int(core::ceil_div(split.tiles_per_block, split.row_tiles));
     split.units = int(core::ceil_div(sizes.columns, sizes.unit_values));
     split.depth_warps = depth_warps(split.row_warps, split.units);
