@@ -8,8 +8,8 @@ namespace lowbit::cuda {
 namespace {
 
 constexpr int most_row_tiles = 2, most_tokens = 16;
+constexpr int padding = 16;                   // of a token in a buffer: the rows of a fragment fall into different banks
 constexpr int phase_bytes_wanted = 20 << 10;  // small enough for several to be under way
-constexpr int whole_bytes_wanted = 32 << 10;  // so few need no phases
 
 // As many warps along K as there is room for; one fewer where that leaves fewer of them idle in the last round.
 int depth_warps(int row_warps, int units) {
@@ -35,23 +35,28 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     split.row_tiles = narrow && split.tiles_per_block >= 4 ? most_row_tiles : 1;
     split.row_warps = int(core::ceil_div(split.tiles_per_block, split.row_tiles));
     split.units = int(core::ceil_div(sizes.columns, sizes.unit_values));
+    const auto ring_bytes_of = [&](int depth) {
+        const int slots = std::min(sizes.slots(split.row_tiles), int(core::ceil_div(split.units, depth)));
+        return split.row_warps * depth * slots * sizes.slot_bytes(split.row_tiles);
+    };
+    // Room for a round of the most tokens, however few there are now: the split of K must not depend on them.
+    const auto round_bytes = [&](int depth) { return (depth * sizes.token_unit_bytes + padding) * most_tokens + 128; };
     split.depth_warps = depth_warps(split.row_warps, split.units);
+    while (split.depth_warps > 1 && ring_bytes_of(split.depth_warps) + round_bytes(split.depth_warps) > shared_bytes_limit)
+        --split.depth_warps;
     const int rounds = int(core::ceil_div(split.units, split.depth_warps));
-
-    const int ring_bytes = split.warps() * sizes.slots(split.row_tiles) * sizes.slot_bytes(split.row_tiles);
+    split.ring_slots = std::min(sizes.slots(split.row_tiles), rounds);
+    const int ring_bytes = ring_bytes_of(split.depth_warps);
     const int result_bytes = split.depth_warps * most_tokens * (split.row_warps * split.row_tiles * rows_per_tile + 4) * 4;
 
-    // A phase is some rounds; the buffers together take what room there is.
-    const int token_round = split.depth_warps * sizes.token_unit_bytes, padding = 16;
+    // A phase is some rounds: the first are multiplied while the last are on their way.
+    const int token_round = split.depth_warps * sizes.token_unit_bytes;
     const int room = shared_bytes_limit - ring_bytes;
-    split.phase_rounds = std::clamp(phase_bytes_wanted / (token_round * tokens), 1, rounds);
-    const auto buffer_bytes = [&] { return int(core::ceil_div((split.phase_rounds * token_round + padding) * tokens, 128) * 128); };
-    if (const int all = int(core::ceil_div((rounds * token_round + padding) * tokens, 128) * 128); all <= whole_bytes_wanted)
-        split.phase_rounds = rounds;
+    const int even = int(core::ceil_div(rounds, most_phase_buffers));
+    split.phase_rounds = std::clamp(std::min(phase_bytes_wanted / (token_round * tokens), even), 1, rounds);
     split.phases = int(core::ceil_div(rounds, split.phase_rounds));
-    // 16 bytes more than whole lines: the rows of a fragment fall into different banks.
     split.token_pitch = split.phase_rounds * token_round + padding;
-    split.buffer_bytes = buffer_bytes();
+    split.buffer_bytes = int(core::ceil_div(split.token_pitch * tokens, 128) * 128);
     split.buffers = std::clamp(room / split.buffer_bytes, 1, std::min(split.phases, most_phase_buffers));
     split.depth_warp_divisor = IndexDivisor(uint32_t(split.depth_warps));
     // One scale for all of K is shared by all its segments, the last of which may be short.

@@ -31,6 +31,7 @@ struct DecodeSplit {
     int row_tiles = 1;  // of a warp
     int row_warps = 1, depth_warps = 1;
     int units = 0;                     // of K
+    int ring_slots = 1;                // of a warp; fewer than the kernel's where a warp has fewer units
     int phase_rounds = 1, phases = 1;  // a round: one unit for every warp along depth
     int buffers = 1, token_pitch = 0;  // of phases; bytes from token to token in one
     int buffer_bytes = 0, shared_bytes = 0;
@@ -455,7 +456,7 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
     const DecodeSplit& split = args.split;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     ptx::hold(warp), ptx::hold(lane);
-    uint8_t* buffers = shared + split.warps() * C::slots * C::slot_bytes;
+    uint8_t* buffers = shared + split.warps() * split.ring_slots * C::slot_bytes;
     const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;  // of the results
     auto* results = reinterpret_cast<typename C::Sum*>(shared);
     if (warp == split.warps()) {
@@ -469,9 +470,11 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
         return;
     }
     const int row_warp = int(split.depth_warp_divisor.quotient(uint32_t(warp))), depth_warp = warp - row_warp * split.depth_warps;
-    uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * C::slots * C::slot_bytes), ring_end = ring + C::slots * C::slot_bytes;
+    uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * split.ring_slots * C::slot_bytes);
+    uint32_t ring_end = ring + uint32_t(split.ring_slots * C::slot_bytes);
     ptx::hold(ring), ptx::hold(ring_end);
     UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + row_warp * C::RowTiles, depth_warp);
+    // A group of copies for each of the kernel's slots, empty where a warp has no more units.
 #pragma unroll
     for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
     __syncthreads();
