@@ -29,8 +29,7 @@ public:
     void* stream = nullptr;
     std::byte* workspace = nullptr;  // device memory of the caller's, aligned to workspace_alignment
     int64_t workspace_bytes = 0;
-    bool dependent_launch =
-        false;  // CUDA: a kernel may begin before the one before it in the stream has ended, where weights are no result of it
+    bool dependent_launch = false;  // CUDA: kernels may begin, and read weights, before the one before them has ended
     Allocator allocator = Allocator::aligned_heap();
 
     int threads() const;

@@ -118,7 +118,8 @@ struct UnitInRegisters {
         } else if constexpr (C::Scales == DecodeScales::rows) {
             return args.scales.value(half ? second_scales[r][s] : scales[r][s]);
         } else {
-            return args.scales.pair_value(make_uint2(scales[r][s], second_scales[r][s]), half);
+            if (args.scales.bytes == 4) return __uint_as_float(half ? second_scales[r][s] : scales[r][s]);
+            return args.scales.byte_value_in_line(scales[r][s] >> (8 * half) & 0xffu);
         }
     }
     __device__ typename C::Source::Group group(int r, int s) const { return typename C::Source::Group(C::zero_points ? zeros[r][s] : 0); }

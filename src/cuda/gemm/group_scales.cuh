@@ -70,7 +70,8 @@ struct GroupScales {
         return element == Element::fp32 ? __uint_as_float(bits) : byte_value(bits);
     }
     // Scales of one byte; a call of its own, since few formats have them and every group of every kernel would hold the code.
-    __device__ __noinline__ float byte_value(uint32_t bits) const {
+    __device__ __noinline__ float byte_value(uint32_t bits) const { return byte_value_in_line(bits); }
+    __device__ float byte_value_in_line(uint32_t bits) const {
         if (element == Element::e8m0) return __uint_as_float(bits == 0 ? 0x00400000u : bits == 255 ? 0x7fffffffu : bits << 23);
         // e4m3 as fp16: sign and exponent moved into place, the difference of the exponents' biases multiplied in.
         const float number = half_to_float(uint16_t((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 256.0f;
