@@ -463,11 +463,11 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
     if (warp == split.warps()) {
         if (lane < split.buffers) ptx::init_barrier(barriers.full + lane, 1), ptx::init_barrier(barriers.empty + lane, split.warps());
         ptx::publish_barriers();
-        __syncthreads();
+        ptx::meet(int(blockDim.x));
         ptx::wait_for_previous_launch();  // the weight is nobody's result, but the tokens may be that of the launch before
         copy_tokens<C>(args, buffers, barriers);
-        __syncthreads();
-        __syncthreads();
+        ptx::meet(int(blockDim.x));
+        ptx::meet(int(blockDim.x));
         return;
     }
     const int row_warp = int(split.depth_warp_divisor.quotient(uint32_t(warp))), depth_warp = warp - row_warp * split.depth_warps;
@@ -478,7 +478,7 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
     // A group of copies for each of the kernel's slots, empty where a warp has no more units.
 #pragma unroll
     for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
-    __syncthreads();
+    ptx::meet(int(blockDim.x));
     ptx::let_dependents_begin();
     touch(args.epilogue);
 
@@ -517,9 +517,9 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
         if (++buffer == split.buffers) buffer = 0, parity ^= 1;
     }
     ptx::wait_for_copies<0>();
-    __syncthreads();
+    ptx::meet(int(blockDim.x));
     sums.put(results + depth_warp * 8 * C::TokenTiles * pitch + row_warp * C::RowTiles * rows_per_tile, pitch);
-    __syncthreads();
+    ptx::meet(int(blockDim.x));
     finish_decode<C>(args, results, pitch);
 #endif
 }

@@ -9,7 +9,7 @@ namespace lowbit::cuda {
 namespace {
 
 constexpr int threads = 256, warps = threads / 32, rows_per_warp = 2, run = 16, chunk = 32 * run;
-constexpr int64_t most_tokens = 16;
+constexpr int64_t most_tokens = 16, most_decoded_tokens = 4;  // beyond these, tensor cores that multiply what is decoded are as fast
 
 // A call of its own: the decoders of all formats are compiled once.
 __device__ __noinline__ void load_run(const AnyMatrix& matrix, int64_t row, int64_t column, float4* to) {
@@ -73,9 +73,10 @@ bool is_narrow(const core::Operand& operand) {
 }
 
 std::string reason_against(const core::MatmulProblem& problem) {
-    if (problem.m() > most_tokens) return core::join("for up to ", most_tokens, " tokens");
-    if (problem.raw_integers()) return "y is int32, the raw product of integers";
     const core::Operand &x = problem.x, &weight = problem.weight;
+    const int64_t most = !x.is_quantized && x.tensor.element == Element::fp32 ? most_tokens : most_decoded_tokens;
+    if (problem.m() > most) return core::join("for up to ", most, " tokens");
+    if (problem.raw_integers()) return "y is int32, the raw product of integers";
     if (is_narrow(x) && is_narrow(weight)) return "both sides are numbers of 16 bits";
     if (!weight.is_quantized) return "";
     const core::Format& format = weight.quantized.format;
