@@ -1,5 +1,6 @@
 """The command line program: every subcommand, run as a user runs it."""
 
+import contextlib
 import json
 import os
 import re
@@ -325,10 +326,10 @@ def peak_memory(*arguments):
     program = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL)
     peak = 0
     while program.poll() is None:
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{program.pid}/status").read_text())
-        executable = Path(f"/proc/{program.pid}/exe")
-        if found and executable.exists() and executable.samefile(PROGRAM):  # not Python's own, between fork and exec
-            peak = max(peak, 1024 * int(found[1]))
+        with contextlib.suppress(FileNotFoundError):  # it may end at any moment, and has no executable then
+            found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{program.pid}/status").read_text())
+            if found and Path(f"/proc/{program.pid}/exe").samefile(PROGRAM):  # not Python's own, between fork and exec
+                peak = max(peak, 1024 * int(found[1]))
         time.sleep(0.001)
     assert program.returncode == 0
     return peak

@@ -32,14 +32,6 @@ std::string reason_against_problem(const MatmulProblem& problem, Element tokens)
     return problem.raw_integers() && tokens != Element::int8 ? "y is int32, the raw product of integers" : "";
 }
 
-// One scale for a whole row that the epilogue can multiply in.
-bool scale_at_end(const QuantizedView& view) {
-    return view.layout == core::PackedLayout::rows && view.format.scale_is_constant_along_row() && view.format.scale == Element::fp32;
-}
-ScaleVector constant_scale(const QuantizedView& view) {
-    return {static_cast<const float*>(view.scales), view.format.granularity == Granularity::row ? 1 : 0};
-}
-
 // Groups of 128 values; 0 where they do not fit into these. Groups of more than 128 are taken in parts of 128.
 int segments_of(const QuantizedView& view) {
     const int64_t group = GroupScales(view).group;

@@ -7,28 +7,32 @@ namespace lowbit::cuda {
 
 using NibblesLaunch = void (*)(DecodeArgs, const NibbleTilesArgs&, int64_t columns, const core::Context&);
 
-// Null: no kernel for these groups and scales.
+// Null, here and below: no kernel for these groups and scales.
+template <class Source>
+NibblesLaunch integers_launch(int segments, bool narrow) {
+    constexpr DecodeScales halves = DecodeScales::halves;
+    if (!narrow) return segments == 1 ? launch_decode_source<Source, 1, DecodeScales::others> : nullptr;
+    switch (segments) {
+    case 1: return launch_decode_source<Source, 1, halves>;
+    case 2: return launch_decode_source<Source, 2, halves>;
+    case 4: return launch_decode_source<Source, 4, halves>;
+    default: return nullptr;
+    }
+}
+
+inline bool has_narrow_scales(const core::Format& format) {
+    const Element scale = core::tile_scale_element(format);
+    return scale == Element::fp16 || scale == Element::bf16;
+}
+
 template <class Mma>
 NibblesLaunch nibbles_launch(const core::Format& format, int segments) {
     constexpr DecodeScales halves = DecodeScales::halves, others = DecodeScales::others;
-    const Element scale = core::tile_scale_element(format);
-    const bool narrow = scale == Element::fp16 || scale == Element::bf16;
+    const bool narrow = has_narrow_scales(format);
     switch (format.element) {
     case Element::int4:
-    case Element::q4_0: {
-        using Source = IntegerNibbles<Mma, true>;
-        if (!narrow) return segments == 1 ? launch_decode_source<Source, 1, others> : nullptr;
-        if (segments == 1) return launch_decode_source<Source, 1, halves>;
-        if (segments == 2) return launch_decode_source<Source, 2, halves>;
-        return segments == 4 ? launch_decode_source<Source, 4, halves> : nullptr;
-    }
-    case Element::uint4: {
-        using Source = IntegerNibbles<Mma, false>;
-        if (!narrow) return segments == 1 ? launch_decode_source<Source, 1, others> : nullptr;
-        if (segments == 1) return launch_decode_source<Source, 1, halves>;
-        if (segments == 2) return launch_decode_source<Source, 2, halves>;
-        return segments == 4 ? launch_decode_source<Source, 4, halves> : nullptr;
-    }
+    case Element::q4_0: return integers_launch<IntegerNibbles<Mma, true>>(segments, narrow);
+    case Element::uint4: return integers_launch<IntegerNibbles<Mma, false>>(segments, narrow);
     case Element::fp4_e2m1: {
         using Source = LevelTiles<Mma, Element::fp4_e2m1>;
         if (segments == 8) return launch_decode_source<Source, 8, others>;

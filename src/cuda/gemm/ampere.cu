@@ -49,11 +49,6 @@ std::optional<AlignedRows> aligned_rows(Arithmetic arithmetic, const Operand& op
 
 bool is_tiles(const Operand& operand) { return operand.is_quantized && operand.quantized.layout == core::PackedLayout::tiles; }
 
-// One scale for a whole row that the epilogue can multiply in.
-bool scale_at_end(const QuantizedView& view) {
-    return view.layout == core::PackedLayout::rows && view.format.scale_is_constant_along_row() && view.format.scale == Element::fp32;
-}
-
 // Group borders fall between steps of the main loop.
 bool whole_steps(const core::Format& format, int64_t columns, int step) {
     const int64_t span = format.is_ggml() ? core::ggml_block(format.element).values : format.span(columns);
@@ -158,10 +153,6 @@ AmpereRunner find_runner(Arithmetic arithmetic, WeightSource source, const Matmu
     case Arithmetic::int8: return int8_runner(decoded, groups);
     default: return int1_runner();
     }
-}
-
-ScaleVector constant_scale(const QuantizedView& view) {
-    return {static_cast<const float*>(view.scales), view.format.granularity == Granularity::row ? 1 : 0};
 }
 
 ZeroPoints zero_points(const QuantizedView& view) {

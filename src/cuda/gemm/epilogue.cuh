@@ -231,4 +231,12 @@ inline EpilogueArgs epilogue_of(const core::MatmulProblem& problem) {
     return e;
 }
 
+// One scale for a whole row (or all of them) that the epilogue can multiply in.
+inline bool scale_at_end(const core::QuantizedView& view) {
+    return view.layout == core::PackedLayout::rows && view.format.scale_is_constant_along_row() && view.format.scale == Element::fp32;
+}
+inline ScaleVector constant_scale(const core::QuantizedView& view) {
+    return {static_cast<const float*>(view.scales), view.format.granularity == Granularity::row ? 1 : 0};
+}
+
 }  // namespace lowbit::cuda
