@@ -56,7 +56,7 @@ std::string cpu_section() {
 }
 
 std::string cuda_section() {
-    const cuda::DeviceList list = cuda::devices();
+    const cuda::DeviceList& list = cuda::devices();
     List devices, section;
     for (const cuda::DeviceInfo& device : list.devices) {
         List members;

@@ -77,6 +77,7 @@ std::byte* Scratch::take(int64_t bytes) {
     const int64_t begin = used_;
     used_ = checked_add(used_, ceil_div(bytes, workspace_alignment) * workspace_alignment, "workspace");
     // An address that is not null and overlaps nothing real.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     if (measuring()) return reinterpret_cast<std::byte*>(uintptr_t(workspace_alignment) + uintptr_t(begin));
     require(used_ <= context_.workspace_bytes, "workspace has ", context_.workspace_bytes, " bytes, but this call takes more than ",
             used_ - 1, "; ask lowbit_matmul_workspace or lowbit_quantize_workspace and lowbit_context_set_workspace");
