@@ -4,7 +4,7 @@
 // half of a unit. That is not the order of K in which the tensor core's fragments are drawn, but K may be taken in any order that the
 // tokens follow, too: they are read in runs of 16 bytes (or 32) just so.
 #pragma once
-#include "cuda/decode/stream.cuh"
+#include "cuda/decode/config.cuh"
 #include "cuda/formats/bytes.cuh"
 
 namespace lowbit::cuda {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "cuda/decode/split.hpp"
+#include "cuda/decode/stream.cuh"
 #include "cuda/devices.hpp"
 #include "cuda/launch.cuh"
 

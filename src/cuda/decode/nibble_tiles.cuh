@@ -1,7 +1,7 @@
 // 4-bit codes in the `tiles` layout: a unit is two atoms of a tile, 128 columns in 1024 neighbouring bytes.
 #pragma once
 #include "core/packed.hpp"
-#include "cuda/decode/stream.cuh"
+#include "cuda/decode/config.cuh"
 #include "cuda/formats/nibbles.cuh"
 
 namespace lowbit::cuda {

@@ -1,6 +1,6 @@
 // How a product of few tokens is spread over the chip, and what it takes of a block's shared memory.
 #pragma once
-#include "cuda/decode/stream.cuh"
+#include "cuda/decode/config.cuh"
 
 namespace lowbit::cuda {
 

@@ -65,16 +65,6 @@ __device__ inline void copy_run(void* shared, const void* global, uint32_t bytes
 #endif
 }
 
-// A box of a two-dimensional tensor map, in its own order: (column, row) of its first element.
-__device__ inline void copy_box(void* shared, const void* map, int column, int row, Barrier* barrier) {
-#if LOWBIT_HOPPER
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-                     shared_address(shared)),
-                 "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier))
-                 : "memory");
-#endif
-}
-
 // A barrier of all threads of the block, at different places of its code: warps of different kinds meet here.
 __device__ inline void meet(int threads) {
 #if LOWBIT_HOPPER

@@ -1,0 +1,75 @@
+// What the parts of the streaming product (stream.cuh) agree on: how a weight is spread over the chip, a launch's arguments, and what a
+// kernel is compiled for.
+#pragma once
+#include <cstdint>
+
+#include "cuda/gemm/epilogue.cuh"
+#include "cuda/gemm/group_scales.cuh"
+#include "cuda/ptx/async_copy.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/quantize/division.cuh"
+
+namespace lowbit::cuda {
+
+constexpr int rows_per_tile = 16, most_decode_warps = 16, atoms_per_unit = 2;
+constexpr int warp_ring_bytes = 8192;  // of codes: what 16 warps have under way is several times what the speed of memory needs
+constexpr int most_phase_buffers = 4;
+
+// How a weight is spread over the chip (decode/split.cu).
+struct DecodeSplit {
+    int tiles_per_block = 1;
+    int row_tiles = 1;  // of a warp
+    int row_warps = 1, depth_warps = 1;
+    int units = 0;                     // of K
+    int ring_slots = 1;                // of a warp; fewer than the kernel's where a warp has fewer units
+    int phase_rounds = 1, phases = 1;  // a round: one unit for every warp along depth
+    int buffers = 1, token_pitch = 0;  // of phases; bytes from token to token in one
+    int buffer_bytes = 0, shared_bytes = 0;
+    IndexDivisor span, depth_warp_divisor;  // segments of K that share a scale; depth_warps
+
+    __host__ __device__ int warps() const { return row_warps * depth_warps; }
+};
+
+struct DecodeArgs {
+    DecodeSplit split;
+    int64_t rows = 0;  // of the weight
+    int tiles = 0;
+    const uint8_t* tokens = nullptr;  // rows of whole units, zeros beyond K
+    int64_t token_stride = 0;         // bytes
+    int token_count = 0;
+    GroupScales scales;  // group 0: none
+    int groups = 0;      // of a row
+    EpilogueArgs epilogue;
+};
+
+// How the scales along K are kept: what changes the inner loop is a matter of the kernel. In the order of tiles, `halves` (fp16 or bf16) or
+// `others` (fp32 or bytes), they come through the ring; in `rows` of any type, straight into registers, a round ahead.
+enum class DecodeScales { none, halves, others, rows };
+
+// Sources that need nothing of a group.
+struct NoDecodeGroup {
+    __device__ explicit NoDecodeGroup(uint32_t) {}
+};
+
+template <class Source_, int TokenTiles_, int RowTiles_, int Segments_, DecodeScales Scales_>
+struct DecodeConfig {
+    static constexpr DecodeScales Scales = Scales_;
+    static constexpr bool zero_points = Source_::zero_points;
+    using Source = Source_;
+    using Mma = typename Source::Mma;
+    static constexpr int TokenTiles = TokenTiles_, RowTiles = RowTiles_;
+    static constexpr int Segments = Segments_;  // groups of a unit; 0: no scales along K
+    static constexpr int steps_per_unit = atoms_per_unit * Source::steps_per_atom;
+    static constexpr int steps_per_segment = steps_per_unit / (Segments > 0 ? Segments : 1);
+    static constexpr int slots = warp_ring_bytes / (RowTiles * Source::unit_bytes);
+    // A slot: the codes of the tiles, then their scales (up to 4 bytes each), then their zero points.
+    static constexpr int scale_room =
+        Scales == DecodeScales::rows ? 0 : Segments * rows_per_tile * (Scales == DecodeScales::halves ? 2 : 4);
+    static constexpr int scales_at = RowTiles * Source::unit_bytes;
+    static constexpr int zeros_at = scales_at + RowTiles * scale_room, zero_room = Segments * rows_per_tile;
+    static constexpr int slot_bytes = zeros_at + (zero_points ? RowTiles * zero_room : 0);
+    using Part = typename Mma::Accumulator;
+    using Sum = std::conditional_t<(Segments > 0), float, Part>;
+};
+
+}  // namespace lowbit::cuda
