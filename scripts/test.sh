@@ -33,12 +33,20 @@ build() {
     cmake --preset "$preset" "${configure[@]}" && cmake --build --preset "$preset" -j "$jobs" "$@"
 }
 
-# The PyTorch ops are part of the release build where the tests' Python has torch.
-build_release() {
+configure=()
+
+# The PyTorch ops join the release build where the tests' Python has torch.
+build_torch() {
     local configure=(-DLOWBIT_TORCH="$(cat build/python-has-torch)" -DPython_EXECUTABLE="$(cat build/python)")
     build release
 }
-configure=()
+
+finish_python_setup() {
+    local status=0
+    wait "$python_setup" || status=$?
+    cat "$record/python.log"
+    return $status
+}
 
 run_ctest() {
     local preset=$1
@@ -63,8 +71,12 @@ sanitized() {
 }
 
 stage "set up" - scripts/setup.sh build || stop "the set-up"
-stage "set up Python" - scripts/setup.sh python || stop "the set-up of Python"
-stage "release: build" - build_release || stop "the release build"
+# Python's packages come over the network while the compiler works.
+scripts/setup.sh python >"$record/python.log" 2>&1 &
+python_setup=$!
+stage "release: build" - build release || stop "the release build"
+stage "set up Python" - finish_python_setup || stop "the set-up of Python"
+stage "release: PyTorch ops" - build_torch || stop "the build of the PyTorch ops"
 report_library() {
     local copy=$record/library
     cp -L build/release/liblowbit.so "$copy" && strip "$copy" && echo "== release: liblowbit.so takes $(($(stat -c %s "$copy") / 1000000)) MB, stripped"

@@ -165,7 +165,10 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
     const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;  // of the results
     auto* results = reinterpret_cast<typename C::Sum*>(shared);
     if (warp == split.warps()) {
-        if (lane < split.buffers) ptx::init_barrier(barriers.full + lane, 1), ptx::init_barrier(barriers.empty + lane, split.warps());
+        if (lane == 0)
+            for (int i = 0; i < split.buffers; ++i)
+                ptx::init_barrier(barriers.full + i, 1), ptx::init_barrier(barriers.empty + i, split.warps());
+        __syncwarp();
         ptx::publish_barriers();
         ptx::meet(int(blockDim.x));
         ptx::wait_for_previous_launch();  // the weight is nobody's result, but the tokens may be that of the launch before
