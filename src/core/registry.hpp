@@ -20,6 +20,8 @@ struct Kernel {
     std::string unavailable;                              // why it cannot run on this machine; "" when it can
     std::function<std::string(const Problem&)> supports;  // "" or the reason against it, from formats and shapes alone
     std::function<void(const Problem&)> run;
+    // "" or why it leaves a problem that it could run to a kernel after it; asked only where no kernel is forced.
+    std::function<std::string(const Problem&)> defers = {};
     std::function<int64_t(const Problem&)> workspace = {};  // bytes of problem.scratch; none when empty
     // Products: the relative rounding of one addition, and of an operand's value beside its format (0: taken as it is).
     double addition_unit = 0x1p-24;
@@ -60,7 +62,8 @@ public:
         Choice<Problem> choice;
         for (const auto& kernel : kernels_) {
             if (!forced.empty() && kernel.name != forced) continue;
-            const std::string reason = reason_against(kernel, problem);
+            std::string reason = reason_against(kernel, problem);
+            if (reason.empty() && forced.empty() && kernel.defers) reason = kernel.defers(problem);
             if (reason.empty()) {
                 choice.kernel = &kernel;
                 break;

@@ -77,6 +77,29 @@ void add_few_tokens(std::vector<MatmulCase>& cases) {
     }
 }
 
+// More tokens, in tiles whose last rows, tokens and columns are cut off.
+void add_many_tokens(std::vector<MatmulCase>& cases) {
+    constexpr Shape many[] = {{65, 264, 208}, {260, 393, 144}, {33, 1040, 1104}, {17, 72, 2320}};
+    struct Pair {
+        const char *x, *weight;
+    };
+    for (const Pair& pair : {Pair{"bf16", "bf16"}, Pair{"fp16", "fp16"}, Pair{"int8:row", "int8:row"}, Pair{"int8:tensor", "int8:row"},
+                             Pair{"fp8_e4m3:row", "fp8_e4m3:row"}, Pair{"fp8_e4m3:tensor", "fp8_e4m3:tensor"}, Pair{"bf16", "int4:g128"},
+                             Pair{"fp16", "int4:g64:scale_bf16"}, Pair{"bf16", "int4:g32"}, Pair{"bf16", "int4:row"},
+                             Pair{"fp16", "uint4:g128:asym"}, Pair{"bf16", "uint4:g32:asym"}, Pair{"bf16", "q4_0"}, Pair{"fp16", "q4_0"},
+                             Pair{"bf16", "nf4:g64"}, Pair{"fp16", "nf4:row"}, Pair{"bf16", "mxfp4"}, Pair{"fp16", "nvfp4"}}) {
+        const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
+        for (const Shape& size : many) {
+            const int64_t k = fitting_columns(x, weight, size.k);
+            const EpilogueKind any = float_epilogues[cases.size() % std::size(float_epilogues)];
+            cases.push_back({x, weight, size.m, size.n, k, any, true});
+            cases.push_back({x, weight, size.m, size.n, k, size.m % 2 ? EpilogueKind::scales_bf16 : EpilogueKind::scales_fp16, true});
+        }
+    }
+    for (const Shape& size : many)
+        cases.push_back({Format::parse("int8:row"), Format::parse("int8:row"), size.m, size.n, size.k, EpilogueKind::raw, true});
+}
+
 }  // namespace
 
 std::vector<MatmulCase> matmul_cases() {
@@ -121,6 +144,7 @@ std::vector<MatmulCase> matmul_cases() {
             cases.push_back({Format::parse(name), Format::parse(name), 521, 37, 1091, epilogue});
     cases.push_back({Format::parse("q8_1"), Format::parse("q4_0"), 521, 37, 1120, EpilogueKind::none});
     add_few_tokens(cases);
+    add_many_tokens(cases);
     return cases;
 }
 

@@ -74,6 +74,12 @@ struct EpilogueStorage {
         case EpilogueKind::silu_fp16: epilogue.activation = Activation::silu, output = Element::fp16; break;
         case EpilogueKind::int8_output: epilogue.output_scale = 0.03f, output = Element::int8; break;
         case EpilogueKind::transposed_output: transposed = true; break;
+        case EpilogueKind::scales_bf16:
+        case EpilogueKind::scales_fp16:
+            epilogue.row_scale = vector(row_scale);
+            epilogue.column_scale = vector(column_scale);
+            output = kind == EpilogueKind::scales_bf16 ? Element::bf16 : Element::fp16;
+            break;
         }
         if (kind == EpilogueKind::raw) output = Element::int32;
         if (kind != EpilogueKind::none && kind != EpilogueKind::raw) epilogue.bias = vector(bias);

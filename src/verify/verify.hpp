@@ -12,7 +12,18 @@
 
 namespace lowbit::verify {
 
-enum class EpilogueKind { none, bias_relu, scales_gelu, gelu_tanh_bf16, silu_fp16, int8_output, raw, transposed_output };
+enum class EpilogueKind {
+    none,
+    bias_relu,
+    scales_gelu,
+    gelu_tanh_bf16,
+    silu_fp16,
+    int8_output,
+    raw,
+    transposed_output,
+    scales_bf16,
+    scales_fp16
+};
 
 struct MatmulCase {
     core::Format x, weight;  // x may be plain (fp32, fp16, bf16)

@@ -1,0 +1,54 @@
+// What the parts of the Hopper main loop (loop.cuh) agree on: the tile, the order of tiles, a launch's arguments.
+#pragma once
+#include <cuda.h>
+
+#include "cuda/gemm/epilogue.cuh"
+#include "cuda/gemm/group_scales.cuh"
+
+namespace lowbit::cuda {
+
+struct HopperTile {
+    int rows, tokens;  // of the result, per block
+    int stages;        // of the ring
+    int depth = 1;     // k blocks (128 bytes of a token) per stage
+    int cluster = 1;   // blocks that share their tokens: each copies its part of them to all
+    bool alternate =
+        false;  // each warpgroup has a tile of its own, and one multiplies while the other stores; else they halve a tile's rows
+
+    static constexpr int groups = 2, threads = 128 * (groups + 1);
+    // The register file is dealt out evenly at the launch; then the warpgroup that copies gives most of its share away.
+    static constexpr int copy_registers = 40, multiply_registers = 232;
+};
+
+// Tiles come in bands of `band` token tiles; inside of a band the token tile changes fastest, so that the tiles under way at one time form
+// a near square, and both operands are read from the L2 cache several times.
+struct HopperSchedule {
+    int row_tiles = 0, token_tiles = 0, band = 1;  // row tiles: of a cluster
+
+    __host__ __device__ int count() const { return row_tiles * token_tiles; }
+    struct Place {
+        int row, token;
+    };
+    __device__ Place operator[](int index) const {
+        const int per_band = band * row_tiles, first = index / per_band * band, inside = index % per_band;
+        const int width = token_tiles - first < band ? token_tiles - first : band;
+        return {inside / width, first + inside % width};
+    }
+};
+
+struct HopperArgs {
+    CUtensorMap tokens, weight, scales, zero_points, output;
+    HopperSchedule schedule;
+    int k_stages = 0;
+    int splits = 1;    // blocks of a cluster that share out K
+    int64_t rows = 0;  // of the weight
+    int64_t token_count = 0;
+    bool store_boxes = false;  // results of 16 bits that the copy engine can store, and nothing but scales and a bias on the way
+    // Weights that are decoded: their scales in the order of tiles. `groups` of a k block, or `blocks_per_group`.
+    GroupScales group_scales;
+    int groups = 1, blocks_per_group = 1;
+    int scale_bytes = 0, zero_bytes = 0;  // of a stage's k block
+    EpilogueArgs epilogue;
+};
+
+}  // namespace lowbit::cuda

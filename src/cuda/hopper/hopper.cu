@@ -1,0 +1,264 @@
+// From a problem with many tokens to a launch of the Hopper main loop.
+#include "cuda/hopper/hopper.hpp"
+
+#include "cuda/devices.hpp"
+#include "cuda/gemm/gemm.hpp"
+#include "cuda/gemm/prepare.cuh"
+#include "cuda/hopper/tensor_map.hpp"
+
+namespace lowbit::cuda {
+namespace {
+
+using core::MatmulProblem;
+using core::Operand;
+using core::QuantizedView;
+
+constexpr int64_t copy_alignment = 16;        // of every row the copy engine reads or writes
+constexpr int64_t most_exact_depth = 131071;  // of products of int8 in int32
+
+struct FamilyTraits {
+    const char* name;
+    Element element;  // of the tokens
+    int bytes;
+    CUtensorMapDataType map_type;
+    bool tiles;
+};
+
+FamilyTraits traits(HopperFamily family) {
+    switch (family) {
+    case HopperFamily::bf16: return {"hopper_bf16", Element::bf16, 2, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, false};
+    case HopperFamily::fp16: return {"hopper_fp16", Element::fp16, 2, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, false};
+    case HopperFamily::int8: return {"hopper_int8", Element::int8, 1, CU_TENSOR_MAP_DATA_TYPE_UINT8, false};
+    case HopperFamily::fp8: return {"hopper_fp8", Element::fp8_e4m3, 1, CU_TENSOR_MAP_DATA_TYPE_UINT8, false};
+    case HopperFamily::tiles_bf16: return {"hopper_tiles_bf16", Element::bf16, 2, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, true};
+    default: return {"hopper_tiles_fp16", Element::fp16, 2, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, true};
+    }
+}
+
+Element element_of(const Operand& operand) { return operand.is_quantized ? operand.quantized.format.element : operand.tensor.element; }
+
+// Rows that the copy engine can read as they are.
+struct PlainMatrix {
+    const void* data = nullptr;
+    int64_t pitch = 0;  // bytes
+};
+
+std::optional<PlainMatrix> as_it_is(const Operand& operand, int bytes) {
+    PlainMatrix matrix;
+    if (operand.is_quantized) {
+        if (operand.quantized.layout != core::PackedLayout::rows) return std::nullopt;
+        matrix = {operand.quantized.codes, operand.quantized.row_bytes()};
+    } else {
+        const core::Tensor& t = operand.tensor;
+        if (!t.rows_are_contiguous()) return std::nullopt;
+        matrix = {t.data, t.rows > 1 ? t.row_stride * bytes : core::ceil_div(t.columns * bytes, copy_alignment) * copy_alignment};
+        if (t.rows > 1 && t.row_stride < t.columns) return std::nullopt;
+    }
+    if (reinterpret_cast<uintptr_t>(matrix.data) % copy_alignment != 0 || matrix.pitch % copy_alignment != 0) return std::nullopt;
+    return matrix;
+}
+
+// Groups of a k block of 64 values: 1, 2 or 4; 0: groups that do not fit into k blocks.
+int groups_of_block(const QuantizedView& weight) {
+    const int64_t group = GroupScales(weight).group;
+    if (group >= weight.columns || group % 64 == 0) return 1;
+    return group == 32 ? 2 : group == 16 ? 4 : 0;
+}
+
+std::string reason_against_weight(const FamilyTraits& family, const MatmulProblem& problem) {
+    const Operand& weight = problem.weight;
+    if (family.tiles) {
+        if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles) return "weight is not packed in tiles";
+        return groups_of_block(weight.quantized) ? "" : core::join("groups of ", GroupScales(weight.quantized).group);
+    }
+    if (element_of(weight) != family.element) return core::join("weight is ", core::element_name(element_of(weight)));
+    if (!as_it_is(weight, family.bytes)) return "weight is not in rows aligned to 16 bytes";
+    return "";
+}
+
+bool has_plain_scale(const Operand& operand, bool raw) { return !operand.is_quantized || raw || scale_at_end(operand.quantized); }
+
+int64_t token_pitch(const FamilyTraits& family, const MatmulProblem& problem) {
+    return core::ceil_div(problem.k(), 16) * 16 * family.bytes;
+}
+
+// Boxes are stored from results of 16 bits with nothing but scales and a bias on their way.
+bool can_store_boxes(const MatmulProblem& problem) {
+    const core::Tensor& y = problem.y;
+    return (y.element == Element::bf16 || y.element == Element::fp16) && y.column_stride == 1 &&
+           problem.epilogue.activation == Activation::none && reinterpret_cast<uintptr_t>(y.data) % copy_alignment == 0 &&
+           (y.rows <= 1 || (y.row_stride * 2) % copy_alignment == 0) && y.row_stride >= y.columns;
+}
+
+void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperArgs& args) {
+    const core::TileGrid grid(weight.format, weight.rows, weight.columns);
+    args.group_scales = GroupScales(weight);
+    const GroupScales& scales = args.group_scales;
+    args.groups = groups_of_block(weight);
+    const bool whole_rows = scales.group >= weight.columns;
+    args.blocks_per_group = whole_rows ? INT32_MAX : std::max(1, scales.group / int(core::TileGrid::columns_per_atom));
+    const int box_tiles = tile.rows / 16, runs = box_tiles * args.groups;
+    args.weight = stack_map(weight.codes, core::TileGrid::atom_bytes, grid.atoms, grid.tiles, 1, box_tiles);
+    args.scales = stack_map(weight.scales, 16 * scales.bytes, grid.groups, grid.tiles, args.groups, box_tiles);
+    args.scale_bytes = runs * 16 * scales.bytes;
+    if (weight.zero_points) {
+        args.zero_points = stack_map(weight.zero_points, 16, grid.groups, grid.tiles, args.groups, box_tiles);
+        args.zero_bytes = runs * 16;
+    }
+}
+
+template <class Mma>
+void launch_prepare(const AnyMatrix& tokens, uint8_t* rows, int64_t pitch, cudaStream_t stream) {
+    prepare_rows<Mma>
+        <<<prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16)), prepare_threads, 0, stream>>>(tokens, rows, pitch);
+    check_launch("prepare_rows");
+}
+
+__global__ void copy_bytes(const uint8_t* from, int64_t columns, uint8_t* to, int64_t pitch, int64_t rows) {
+    for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < rows * columns; index += int64_t(gridDim.x) * blockDim.x) {
+        const int64_t row = quotient(index, columns);
+        to[row * pitch + index - row * columns] = from[index];
+    }
+}
+
+// Tokens the copy engine can read: as they are, or brought into aligned rows in the workspace.
+PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& problem) {
+    if (const std::optional<PlainMatrix> plain = as_it_is(problem.x, kind.bytes)) return *plain;
+    const PlainMatrix rows{problem.scratch, token_pitch(kind, problem)};
+    auto* to = static_cast<uint8_t*>(problem.scratch);
+    const cudaStream_t stream = stream_of(*problem.context);
+    if (problem.x.is_quantized) {
+        const int64_t count = problem.m() * problem.k();
+        copy_bytes<<<prepare_blocks(count), prepare_threads, 0, stream>>>(problem.x.quantized.codes, problem.k(), to, rows.pitch,
+                                                                          problem.m());
+        check_launch("copy_bytes");
+    } else if (kind.element == Element::bf16) {
+        launch_prepare<ptx::MmaBf16>(AnyMatrix(problem.x), to, rows.pitch, stream);
+    } else {
+        launch_prepare<ptx::MmaFp16>(AnyMatrix(problem.x), to, rows.pitch, stream);
+    }
+    return rows;
+}
+
+int multiprocessors_of(const MatmulProblem& problem) { return devices().devices[size_t(problem.context->device_index)].multiprocessors; }
+
+int64_t k_blocks_of(const FamilyTraits& kind, const MatmulProblem& problem) { return core::ceil_div(problem.k() * kind.bytes, 128); }
+
+}  // namespace
+
+std::string hopper_reason_against(HopperFamily family, const MatmulProblem& problem) {
+#ifndef LOWBIT_HAS_SM90A
+    return "this build has no code for compute capability 9.0a";
+#endif
+    const FamilyTraits kind = traits(family);
+    if (devices().devices[size_t(problem.context->device_index)].major != 9) return "for compute capability 9.0";
+    if (problem.k() == 0) return "K = 0";
+    if (problem.k() > INT32_MAX / 2 || problem.n() > INT32_MAX / 2 || problem.m() > INT32_MAX / 2) return "for sizes of 30 bits";
+    if (element_of(problem.x) != kind.element) return core::join("x is ", core::element_name(element_of(problem.x)));
+    if (problem.raw_integers() && family != HopperFamily::int8) return "y is int32, the raw product of integers";
+    if (std::string reason = reason_against_weight(kind, problem); !reason.empty()) return reason;
+    if (!has_plain_scale(problem.x, problem.raw_integers())) return "scales of x change along K";
+    if (!kind.tiles && !has_plain_scale(problem.weight, problem.raw_integers())) return "scales of the weight change along K";
+    if (family == HopperFamily::int8 && problem.k() > most_exact_depth)
+        return core::join("K = ", problem.k(), " is beyond ", most_exact_depth);
+    return hopper_kernels_for(family, problem).empty() ? core::join("no kernel for ", problem.weight.format().print()) : "";
+}
+
+HopperKernels hopper_kernels_for(HopperFamily family, const MatmulProblem& problem) {
+    switch (family) {
+    case HopperFamily::bf16: return hopper_bf16();
+    case HopperFamily::fp16: return hopper_fp16();
+    case HopperFamily::int8: return hopper_int8();
+    case HopperFamily::fp8: return hopper_fp8();
+    default: break;
+    }
+    const QuantizedView& weight = problem.weight.quantized;
+    const bool short_groups = groups_of_block(weight) > 1;
+    return family == HopperFamily::tiles_bf16 ? hopper_tiles_bf16(weight.format.element, short_groups)
+                                              : hopper_tiles_fp16(weight.format.element, short_groups);
+}
+
+HopperChoice hopper_choice(HopperFamily family, const MatmulProblem& problem) {
+    return choose_hopper(hopper_kernels_for(family, problem), problem.n(), problem.m(), k_blocks_of(traits(family), problem),
+                         multiprocessors_of(problem));
+}
+
+int hopper_splits(HopperFamily family, const MatmulProblem& problem, int kernel) {
+    const HopperKernels one = hopper_kernels_for(family, problem).subspan(size_t(kernel), 1);
+    return choose_hopper(one, problem.n(), problem.m(), k_blocks_of(traits(family), problem), multiprocessors_of(problem)).splits;
+}
+
+int64_t hopper_workspace(HopperFamily family, const MatmulProblem& problem) {
+    const FamilyTraits kind = traits(family);
+    return as_it_is(problem.x, kind.bytes) ? 0 : core::checked_multiply(problem.m(), token_pitch(kind, problem), "workspace");
+}
+
+void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice choice) {
+    const FamilyTraits kind = traits(family);
+    const HopperKernel& kernel = hopper_kernels_for(family, problem)[size_t(choice.kernel)];
+    const HopperTile& tile = kernel.tile;
+    HopperArgs args{};
+    args.epilogue = epilogue_of(problem);
+    if (problem.x.is_quantized && !problem.raw_integers()) args.epilogue.token_scale[0] = constant_scale(problem.x.quantized);
+    if (kind.tiles) {
+        describe_tiles(problem.weight.quantized, tile, args);
+    } else {
+        const PlainMatrix weight = *as_it_is(problem.weight, kind.bytes);
+        args.weight = matrix_map(kind.map_type, kind.bytes, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows);
+        if (problem.weight.is_quantized && !problem.raw_integers()) args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
+    }
+    const PlainMatrix tokens = prepare_tokens(kind, problem);
+    args.tokens = matrix_map(kind.map_type, kind.bytes, tokens.data, problem.k(), problem.m(), tokens.pitch, tile.tokens / tile.cluster);
+    args.rows = problem.n(), args.token_count = problem.m();
+    args.store_boxes = can_store_boxes(problem);
+    if (args.store_boxes) {
+        const bool bf16 = problem.y.element == Element::bf16;
+        const int64_t pitch =
+            problem.y.rows > 1 ? problem.y.row_stride * 2 : core::ceil_div(problem.n() * 2, copy_alignment) * copy_alignment;
+        args.output = matrix_map(bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, problem.y.data, problem.n(),
+                                 problem.m(), pitch, kernel.store_tokens);
+    }
+    args.k_stages = int(core::ceil_div(k_blocks_of(kind, problem), tile.depth));
+    args.splits = choice.splits;
+    HopperSchedule& schedule = args.schedule;
+    schedule.row_tiles = int(core::ceil_div(problem.n(), tile.rows * tile.cluster));
+    schedule.token_tiles = int(core::ceil_div(problem.m(), tile.tokens));
+    schedule.band = std::min(8, schedule.token_tiles);
+    const int cluster = std::max(tile.cluster, choice.splits), resident = multiprocessors_of(problem) / cluster;
+    const int64_t clusters = choice.splits > 1 ? schedule.count() : std::min<int64_t>(schedule.count(), resident);
+    kernel.launch(args, int(clusters) * cluster, cluster, *problem.context);
+}
+
+void add_hopper(core::Registry& registry) {
+    for (const HopperFamily family : {HopperFamily::int8, HopperFamily::fp8, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16,
+                                      HopperFamily::bf16, HopperFamily::fp16}) {
+        const FamilyTraits kind = traits(family);
+        // All lists of a kind of weight have the same tiles.
+        const HopperKernels kernels = kind.tiles ? hopper_tiles_bf16(Element::int4, false) : hopper_bf16();
+        for (size_t i = 0; i < kernels.size(); ++i) {
+            const HopperTile& tile = kernels[i].tile;
+            core::Kernel<MatmulProblem> kernel;
+            kernel.name = core::join(kind.name, "_", tile.rows, "x", tile.tokens);
+            kernel.needs = "compute capability 9.0";
+            kernel.supports = [=](const MatmulProblem& p) { return hopper_reason_against(family, p); };
+            kernel.defers = [=](const MatmulProblem& p) {
+                return hopper_choice(family, p).kernel == int(i) ? std::string() : std::string("another tile costs less");
+            };
+            kernel.run = [=](const MatmulProblem& p) {
+                if (p.m() > 0 && p.n() > 0) run_hopper(family, p, {int(i), hopper_splits(family, p, int(i))});
+            };
+            kernel.workspace = [=](const MatmulProblem& p) { return hopper_workspace(family, p); };
+            // The scale and its product with a code (and the levels of nf4) are rounded to the tokens' type.
+            kernel.operand_rounding = [=](const MatmulProblem& p) {
+                if (!kind.tiles) return 0.0;
+                const int roundings = p.weight.quantized.format.element == Element::nf4 ? 2 : 1;
+                return roundings * (kind.element == Element::bf16 ? 0x1p-8 : 0x1p-11);
+            };
+            // A tensor core aligns its addends and cuts them off instead of rounding; of products of fp8 it keeps 13 bits of the largest.
+            kernel.addition_unit = family == HopperFamily::fp8 ? 0x1p-13 : 0x1p-23;
+            registry.matmul.add(std::move(kernel));
+        }
+    }
+}
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,18 @@
+// The product of a problem through the Hopper main loop.
+#pragma once
+#include "core/problem.hpp"
+#include "cuda/hopper/kernels.hpp"
+
+namespace lowbit::cuda {
+
+enum class HopperFamily { bf16, fp16, int8, fp8, tiles_bf16, tiles_fp16 };
+
+// Empty: it can.
+std::string hopper_reason_against(HopperFamily family, const core::MatmulProblem& problem);
+HopperKernels hopper_kernels_for(HopperFamily family, const core::MatmulProblem& problem);
+HopperChoice hopper_choice(HopperFamily family, const core::MatmulProblem& problem);
+int hopper_splits(HopperFamily family, const core::MatmulProblem& problem, int kernel);  // the best for one kernel
+int64_t hopper_workspace(HopperFamily family, const core::MatmulProblem& problem);
+void run_hopper(HopperFamily family, const core::MatmulProblem& problem, HopperChoice choice);
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,217 @@
+// Products of many tokens on Hopper: Y[tokens, rows] = X[tokens, k] * W[rows, k]^T, with the weight as the 64-row operand, so that the
+// tokens of a tile can be few and decoded weights can stay in registers.
+//
+//     one warp copies:                 memory -> ring of stages (tokens; codes and scales, or rows, of the weight)
+//     two warpgroups multiply:         stage -> (registers, decoded) -> tensor core -> sums
+//                                      sums -> scales, bias -> shared memory -> boxes of the output
+//
+// Blocks live as long as the grid and walk over tiles; which ones follows from their number alone, so the result does not depend on timing.
+// Few tiles: the blocks of a cluster share out K, and the first one adds up their sums in their order.
+#pragma once
+#include "cuda/hopper/ring.cuh"
+#include "cuda/hopper/store.cuh"
+#include "cuda/hopper/weight.cuh"
+
+namespace lowbit::cuda {
+
+// C: a type with `static constexpr HopperTile tile` and `using Source`. (Not a template over a HopperTile: nvcc 13.0 cannot name a
+// struct's value in its host stub.)
+template <class C>
+class HopperGemm {
+    static constexpr HopperTile tile = C::tile;
+    static_assert(!tile.alternate || tile.depth == 1);
+    static constexpr int groups = HopperTile::groups, groups_per_tile = tile.alternate ? 1 : groups;
+    static constexpr int blocks_per_group = tile.rows / 64 / groups_per_tile;
+    using Kind = typename C::Source::Kind;
+    using Weight = typename C::Source::template Tile<tile.rows, blocks_per_group>;
+    using Sum = typename Kind::Accumulator;
+    using Sums = Sum[blocks_per_group][tile.tokens / 2];
+    using Store = HopperStore<Sum, blocks_per_group, tile.tokens>;
+    using At = RingPlace<tile.stages>;
+    static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
+
+public:
+    struct Shared {
+        alignas(1024) uint8_t tokens[tile.stages][tile.depth][token_bytes];
+        alignas(1024) uint8_t weight[tile.stages][tile.depth][Weight::stage_bytes];
+        typename Store::Shared store[groups];
+        Ring<tile.stages> ring;
+        Turns turns;
+    };
+    static constexpr int tile_bytes = tile.rows * tile.tokens * 4;
+    // The sums of the other blocks of a cluster must find room in the ring.
+    static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : 1 + int(offsetof(Shared, store)) / tile_bytes;
+
+    __device__ static void run(const HopperArgs& args, Shared& shared) {
+        const bool clustered = tile.cluster > 1 || args.splits > 1;
+        if (threadIdx.x == 0) {
+            shared.ring.initialise(4 * groups_per_tile * tile.cluster);
+            shared.turns.initialise();
+            ptx::publish_barriers();
+        }
+        clustered ? ptx::meet_cluster() : __syncthreads();
+        const int warp = __shfl_sync(~0u, int(threadIdx.x) / 32, 0);  // tells the compiler that it is uniform
+        if (warp >= groups * 4) {
+            ptx::give_up_registers<HopperTile::copy_registers>();
+            if (warp == groups * 4) copy_all(args, shared);
+            __syncwarp();
+            if (args.splits > 1) ptx::meet_cluster(), ptx::meet_cluster();
+        } else {
+            ptx::take_registers<HopperTile::multiply_registers>();
+            multiply_all(args, shared, warp / 4);
+            __syncwarp();
+        }
+        // A block stays until no other one of the cluster copies into it.
+        if (tile.cluster > 1) ptx::meet_cluster();
+    }
+
+private:
+    // A tile, or a part of its K: its first row and token; K counts stages.
+    struct Piece {
+        int row, token, k_first, k_count;
+    };
+
+    // Walks over this block's tiles, one in `every`.
+    template <class Visit>
+    __device__ static void for_each_piece(const HopperArgs& args, int first, int every, Visit visit) {
+        const int me = tile.cluster > 1 || args.splits > 1 ? int(ptx::block_in_cluster()) : 0;
+        const int blocks = tile.cluster > 1 ? tile.cluster : args.splits, clusters = int(gridDim.x) / blocks, k = args.k_stages;
+        for (int i = int(blockIdx.x) / blocks + first * clusters; i < args.schedule.count(); i += every * clusters) {
+            const auto place = args.schedule[i];
+            const int row = tile.cluster > 1 ? place.row * tile.cluster + me : place.row;
+            const int k_first = args.splits > 1 ? k * me / args.splits : 0, k_end = args.splits > 1 ? k * (me + 1) / args.splits : k;
+            visit(Piece{row * tile.rows, place.token * tile.tokens, k_first, k_end - k_first});
+        }
+    }
+
+    // A whole warp runs this, so that its way is uniform; one lane issues.
+    __device__ static void copy_all(const HopperArgs& args, Shared& shared) {
+        constexpr int part = tile.tokens / tile.cluster;
+        const int my_part = tile.cluster > 1 ? int(ptx::block_in_cluster()) * part : 0;
+        At at;
+        for_each_piece(args, 0, 1, [&](Piece piece) {
+            for (int k = piece.k_first; k < piece.k_first + piece.k_count; ++k, at.advance()) {
+                shared.ring.wait_empty(at);
+                if (ptx::elect_one()) {
+                    ptx::Barrier* full = shared.ring.full + at.stage;
+                    ptx::expect_bytes(full, uint32_t(tile.depth) * (uint32_t(token_bytes) + Weight::copied_bytes(args)));
+#pragma unroll
+                    for (int d = 0; d < tile.depth; ++d) {
+                        const int block = k * tile.depth + d;
+                        Weight::copy(shared.weight[at.stage][d], args, piece.row, block, full);
+                        uint8_t* to = shared.tokens[at.stage][d] + my_part * ptx::wgmma_row_bytes;
+                        if constexpr (tile.cluster > 1)
+                            ptx::copy_box_to_all(to, args.tokens, block * block_k, piece.token + my_part, full,
+                                                 uint16_t((1 << tile.cluster) - 1));
+                        else
+                            ptx::copy_box(to, args.tokens, block * block_k, piece.token, full);
+                    }
+                }
+                __syncwarp();
+            }
+        });
+    }
+
+    // While the tensor core works on one k block, the stage before goes back and the next one is loaded (decoded).
+    __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, int k_blocks, int first_block,
+                                         Sums& sums) {
+        typename Weight::Fragment even, odd;
+        At previous = at;
+        const auto load = [&](int d, auto& fragment) {  // d: the k block's place in its stage
+            if (d == 0) shared.ring.wait_full(at);
+            Weight::load(fragment, shared.weight[at.stage][d], first_block, args);
+        };
+        const auto step = [&](int k, int d, auto& now, auto& next) {
+            const uint64_t tokens = ptx::wgmma_tile(shared.tokens[at.stage][d]);
+            ptx::wgmma_fence();
+#pragma unroll
+            for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
+                Weight::template multiply<tile.tokens>(sums, now, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), k > 0 || s > 0);
+            ptx::wgmma_commit();
+            ptx::wgmma_wait<1>();
+            Weight::keep(next);
+            if (k > 0 && d == 0) shared.ring.template release<tile.cluster>(previous);
+            if (d == tile.depth - 1) previous = at, at.advance();
+            if (k + 1 < k_blocks) load((d + 1) % tile.depth, next);
+        };
+        load(0, even);
+        // Never empty, and left in the middle for an odd count: with a way around it the compiler cannot keep the sums in place.
+        for (int k = 0;;) {
+            step(k, 0, even, odd);
+            if (++k == k_blocks) break;
+            step(k, 1 % tile.depth, odd, even);
+            if (++k == k_blocks) break;
+        }
+        if constexpr (tile.alternate) shared.turns.pass(group);
+        ptx::wgmma_wait<0>();
+        Weight::keep(even);
+        Weight::keep(odd);
+#pragma unroll
+        for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) ptx::own(sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)]);
+        shared.ring.template release<tile.cluster>(previous);
+    }
+
+    __device__ static void multiply_all(const HopperArgs& args, Shared& shared, int group) {
+        Store store(shared.store[group], group);
+        const int first_block = tile.alternate ? 0 : group * blocks_per_group;
+        At at;
+        uint32_t round = 0;
+        if (tile.alternate && group == 1) at.advance(args.k_stages);
+        for_each_piece(args, tile.alternate ? group : 0, tile.alternate ? groups : 1, [&](Piece piece) {
+            const int row = piece.row + first_block * 64;
+            Sums sums;
+            store.prefetch(args, row, piece.token);
+            if constexpr (tile.alternate) shared.turns.wait(group, round++);
+            multiply_tile(args, shared, group, at, piece.k_count * tile.depth, first_block, sums);
+            if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
+            if constexpr (most_splits > 1)
+                if (args.splits > 1 && !add_splits(args, shared, group, sums)) return;
+            store.store(args, sums, row, piece.token);
+        });
+        store.finish();
+    }
+
+    // True in the first block of the cluster, which then has the sums of all.
+    __device__ static bool add_splits(const HopperArgs& args, Shared& shared, int group, Sums& sums) {
+        constexpr int count = blocks_per_group * tile.tokens / 2;  // sums of a thread
+        const uint32_t me = ptx::block_in_cluster(), thread = threadIdx.x % 128;
+        auto* parts = reinterpret_cast<uint4*>(shared.tokens) + group * (count / 4) * 128 + thread;
+        ptx::meet_cluster();  // the first block has done with its ring
+        if (me > 0) {
+            const uint32_t to = ptx::address_in_block(parts + (me - 1) * (groups * count / 4 * 128), 0);
+#pragma unroll
+            for (int i = 0; i < count; i += 4) {
+                uint32_t four[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e)
+                    four[e] = reinterpret_cast<const uint32_t&>(sums[(i + e) / (tile.tokens / 2)][(i + e) % (tile.tokens / 2)]);
+                ptx::store_in_block(to + uint32_t(i / 4 * 128 * 16), make_uint4(four[0], four[1], four[2], four[3]));
+            }
+        }
+        ptx::meet_cluster();
+        if (me > 0) return false;
+#pragma unroll 1
+        for (int from = 1; from < args.splits; ++from) {
+            const uint4* part = parts + (from - 1) * (groups * count / 4 * 128);
+#pragma unroll
+            for (int i = 0; i < count; i += 4) {
+                const uint4 bits = part[i / 4 * 128];
+                const uint32_t four[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+                for (int e = 0; e < 4; ++e)
+                    sums[(i + e) / (tile.tokens / 2)][(i + e) % (tile.tokens / 2)] += reinterpret_cast<const Sum&>(four[e]);
+            }
+        }
+        return true;
+    }
+};
+
+template <class C>
+__global__ void __launch_bounds__(HopperTile::threads, 1) hopper_gemm(const __grid_constant__ HopperArgs args) {
+#if LOWBIT_WGMMA
+    extern __shared__ __align__(1024) uint8_t memory[];
+    HopperGemm<C>::run(args, *reinterpret_cast<typename HopperGemm<C>::Shared*>(memory));
+#endif
+}
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,8 @@
+#include "cuda/hopper/launch.cuh"
+
+namespace lowbit::cuda {
+
+HopperKernels hopper_int8() { return RowsKernels<PlainRows<ptx::WgmmaInt8>>::all(); }
+HopperKernels hopper_fp8() { return RowsKernels<PlainRows<ptx::WgmmaE4m3>>::all(); }
+
+}  // namespace lowbit::cuda

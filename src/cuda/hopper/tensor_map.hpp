@@ -1,0 +1,17 @@
+// Descriptions of matrices for the copy engine.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace lowbit::cuda {
+
+// Rows of `columns` elements, `pitch` bytes apart, copied in swizzled boxes `box_bytes` (64 or 128) wide. What lies beyond it reads as
+// zeros.
+CUtensorMap matrix_map(CUtensorMapDataType type, int element_bytes, const void* data, int64_t columns, int64_t rows, int64_t pitch,
+                       int box_rows, int box_bytes = 128);
+
+// [layers][rows] of runs of `run_bytes` bytes, all contiguous, copied in boxes of whole runs.
+CUtensorMap stack_map(const void* data, int run_bytes, int64_t rows, int64_t layers, int box_rows, int box_layers);
+
+}  // namespace lowbit::cuda
