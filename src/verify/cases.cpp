@@ -83,11 +83,28 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
     struct Pair {
         const char *x, *weight;
     };
-    for (const Pair& pair : {Pair{"bf16", "bf16"}, Pair{"fp16", "fp16"}, Pair{"int8:row", "int8:row"}, Pair{"int8:tensor", "int8:row"},
-                             Pair{"fp8_e4m3:row", "fp8_e4m3:row"}, Pair{"fp8_e4m3:tensor", "fp8_e4m3:tensor"}, Pair{"bf16", "int4:g128"},
-                             Pair{"fp16", "int4:g64:scale_bf16"}, Pair{"bf16", "int4:g32"}, Pair{"bf16", "int4:row"},
-                             Pair{"fp16", "uint4:g128:asym"}, Pair{"bf16", "uint4:g32:asym"}, Pair{"bf16", "q4_0"}, Pair{"fp16", "q4_0"},
-                             Pair{"bf16", "nf4:g64"}, Pair{"fp16", "nf4:row"}, Pair{"bf16", "mxfp4"}, Pair{"fp16", "nvfp4"}}) {
+    for (const Pair& pair : {Pair{"bf16", "bf16"},
+                             Pair{"fp16", "fp16"},
+                             Pair{"int8:row", "int8:row"},
+                             Pair{"int8:tensor", "int8:row"},
+                             Pair{"fp8_e4m3:row", "fp8_e4m3:row"},
+                             Pair{"fp8_e4m3:tensor", "fp8_e4m3:tensor"},
+                             Pair{"bf16", "int4:g128"},
+                             Pair{"fp16", "int4:g64:scale_bf16"},
+                             Pair{"bf16", "int4:g32"},
+                             Pair{"bf16", "int4:row"},
+                             Pair{"fp16", "uint4:g128:asym"},
+                             Pair{"bf16", "uint4:g32:asym"},
+                             Pair{"bf16", "q4_0"},
+                             Pair{"fp16", "q4_0"},
+                             Pair{"bf16", "nf4:g64"},
+                             Pair{"fp16", "nf4:row"},
+                             Pair{"bf16", "mxfp4"},
+                             Pair{"fp16", "nvfp4"},
+                             Pair{"bf16", "int8:row"},
+                             Pair{"fp16", "int8:tensor"},
+                             Pair{"bf16", "fp8_e4m3:row"},
+                             Pair{"fp16", "fp8_e4m3:tensor"}}) {
         const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
         for (const Shape& size : many) {
             const int64_t k = fitting_columns(x, weight, size.k);

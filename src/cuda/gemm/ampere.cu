@@ -307,7 +307,7 @@ double ampere_operand_rounding(Arithmetic arithmetic, WeightSource source, const
         problem.weight.quantized.format.element == Element::nf4 || scaling_of(arithmetic, problem.weight, false) == Scaling::inside;
     const bool folds = source == WeightSource::tiles && make_plan(arithmetic, source, problem).tile.kind == TileKind::folded;
     // Folding rounds the scale and its product with the code.
-    return (double(rounds) + double(folds)) * (arithmetic == Arithmetic::bf16 ? 0x1p-8 : 0x1p-11);
+    return (double(rounds) + 2 * double(folds)) * (arithmetic == Arithmetic::bf16 ? 0x1p-8 : 0x1p-11);
 }
 
 void add_ampere(core::Registry& registry) {

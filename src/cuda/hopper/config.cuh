@@ -44,9 +44,9 @@ struct HopperArgs {
     int64_t rows = 0;  // of the weight
     int64_t token_count = 0;
     bool store_boxes = false;  // results of 16 bits that the copy engine can store, and nothing but scales and a bias on the way
-    // Weights that are decoded: their scales in the order of tiles. `groups` of a k block, or `blocks_per_group`.
+    // Weights in tiles: their scales, and how many k blocks share one.
     GroupScales group_scales;
-    int groups = 1, blocks_per_group = 1;
+    int blocks_per_group = 1;
     int scale_bytes = 0, zero_bytes = 0;  // of a stage's k block
     EpilogueArgs epilogue;
 };

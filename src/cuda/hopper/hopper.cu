@@ -16,22 +16,29 @@ using core::QuantizedView;
 constexpr int64_t copy_alignment = 16;        // of every row the copy engine reads or writes
 constexpr int64_t most_exact_depth = 131071;  // of products of int8 in int32
 
+// What the weight is: rows of the tokens' own type, tiles, or rows of 8 bits.
+enum class HopperWeight { rows, tiles, widened };
+
 struct FamilyTraits {
     const char* name;
     Element element;  // of the tokens
     int bytes;
     CUtensorMapDataType map_type;
-    bool tiles;
+    HopperWeight weight;
 };
 
 FamilyTraits traits(HopperFamily family) {
+    constexpr CUtensorMapDataType bf16 = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, fp16 = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                                  bytes = CU_TENSOR_MAP_DATA_TYPE_UINT8;
     switch (family) {
-    case HopperFamily::bf16: return {"hopper_bf16", Element::bf16, 2, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, false};
-    case HopperFamily::fp16: return {"hopper_fp16", Element::fp16, 2, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, false};
-    case HopperFamily::int8: return {"hopper_int8", Element::int8, 1, CU_TENSOR_MAP_DATA_TYPE_UINT8, false};
-    case HopperFamily::fp8: return {"hopper_fp8", Element::fp8_e4m3, 1, CU_TENSOR_MAP_DATA_TYPE_UINT8, false};
-    case HopperFamily::tiles_bf16: return {"hopper_tiles_bf16", Element::bf16, 2, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, true};
-    default: return {"hopper_tiles_fp16", Element::fp16, 2, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, true};
+    case HopperFamily::bf16: return {"hopper_bf16", Element::bf16, 2, bf16, HopperWeight::rows};
+    case HopperFamily::fp16: return {"hopper_fp16", Element::fp16, 2, fp16, HopperWeight::rows};
+    case HopperFamily::int8: return {"hopper_int8", Element::int8, 1, bytes, HopperWeight::rows};
+    case HopperFamily::fp8: return {"hopper_fp8", Element::fp8_e4m3, 1, bytes, HopperWeight::rows};
+    case HopperFamily::tiles_bf16: return {"hopper_tiles_bf16", Element::bf16, 2, bf16, HopperWeight::tiles};
+    case HopperFamily::tiles_fp16: return {"hopper_tiles_fp16", Element::fp16, 2, fp16, HopperWeight::tiles};
+    case HopperFamily::widened_bf16: return {"hopper_widened_bf16", Element::bf16, 2, bf16, HopperWeight::widened};
+    default: return {"hopper_widened_fp16", Element::fp16, 2, fp16, HopperWeight::widened};
     }
 }
 
@@ -67,13 +74,14 @@ int groups_of_block(const QuantizedView& weight) {
 
 std::string reason_against_weight(const FamilyTraits& family, const MatmulProblem& problem) {
     const Operand& weight = problem.weight;
-    if (family.tiles) {
+    if (family.weight == HopperWeight::tiles) {
         if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles) return "weight is not packed in tiles";
         return groups_of_block(weight.quantized) ? "" : core::join("groups of ", GroupScales(weight.quantized).group);
     }
-    if (element_of(weight) != family.element) return core::join("weight is ", core::element_name(element_of(weight)));
-    if (!as_it_is(weight, family.bytes)) return "weight is not in rows aligned to 16 bytes";
-    return "";
+    const bool widened = family.weight == HopperWeight::widened;
+    if (widened ? !weight.is_quantized || core::element_bits(weight.quantized.format.element) != 8 : element_of(weight) != family.element)
+        return core::join("weight is ", weight.format().print());
+    return as_it_is(weight, family.bytes) ? "" : "weight is not in rows aligned to 16 bytes";
 }
 
 bool has_plain_scale(const Operand& operand, bool raw) { return !operand.is_quantized || raw || scale_at_end(operand.quantized); }
@@ -94,15 +102,15 @@ void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperA
     const core::TileGrid grid(weight.format, weight.rows, weight.columns);
     args.group_scales = GroupScales(weight);
     const GroupScales& scales = args.group_scales;
-    args.groups = groups_of_block(weight);
+    const int groups = groups_of_block(weight);
     const bool whole_rows = scales.group >= weight.columns;
     args.blocks_per_group = whole_rows ? INT32_MAX : std::max(1, scales.group / int(core::TileGrid::columns_per_atom));
-    const int box_tiles = tile.rows / 16, runs = box_tiles * args.groups;
+    const int box_tiles = tile.rows / 16, runs = box_tiles * groups;
     args.weight = stack_map(weight.codes, core::TileGrid::atom_bytes, grid.atoms, grid.tiles, 1, box_tiles);
-    args.scales = stack_map(weight.scales, 16 * scales.bytes, grid.groups, grid.tiles, args.groups, box_tiles);
+    args.scales = stack_map(weight.scales, 16 * scales.bytes, grid.groups, grid.tiles, groups, box_tiles);
     args.scale_bytes = runs * 16 * scales.bytes;
     if (weight.zero_points) {
-        args.zero_points = stack_map(weight.zero_points, 16, grid.groups, grid.tiles, args.groups, box_tiles);
+        args.zero_points = stack_map(weight.zero_points, 16, grid.groups, grid.tiles, groups, box_tiles);
         args.zero_bytes = runs * 16;
     }
 }
@@ -140,8 +148,6 @@ PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& proble
     return rows;
 }
 
-int multiprocessors_of(const MatmulProblem& problem) { return devices().devices[size_t(problem.context->device_index)].multiprocessors; }
-
 int64_t k_blocks_of(const FamilyTraits& kind, const MatmulProblem& problem) { return core::ceil_div(problem.k() * kind.bytes, 128); }
 
 }  // namespace
@@ -158,7 +164,8 @@ std::string hopper_reason_against(HopperFamily family, const MatmulProblem& prob
     if (problem.raw_integers() && family != HopperFamily::int8) return "y is int32, the raw product of integers";
     if (std::string reason = reason_against_weight(kind, problem); !reason.empty()) return reason;
     if (!has_plain_scale(problem.x, problem.raw_integers())) return "scales of x change along K";
-    if (!kind.tiles && !has_plain_scale(problem.weight, problem.raw_integers())) return "scales of the weight change along K";
+    if (kind.weight != HopperWeight::tiles && !has_plain_scale(problem.weight, problem.raw_integers()))
+        return "scales of the weight change along K";
     if (family == HopperFamily::int8 && problem.k() > most_exact_depth)
         return core::join("K = ", problem.k(), " is beyond ", most_exact_depth);
     return hopper_kernels_for(family, problem).empty() ? core::join("no kernel for ", problem.weight.format().print()) : "";
@@ -170,22 +177,24 @@ HopperKernels hopper_kernels_for(HopperFamily family, const MatmulProblem& probl
     case HopperFamily::fp16: return hopper_fp16();
     case HopperFamily::int8: return hopper_int8();
     case HopperFamily::fp8: return hopper_fp8();
+    case HopperFamily::widened_bf16: return hopper_widened_bf16(problem.weight.quantized.format.element);
+    case HopperFamily::widened_fp16: return hopper_widened_fp16(problem.weight.quantized.format.element);
     default: break;
     }
     const QuantizedView& weight = problem.weight.quantized;
-    const bool short_groups = groups_of_block(weight) > 1;
-    return family == HopperFamily::tiles_bf16 ? hopper_tiles_bf16(weight.format.element, short_groups)
-                                              : hopper_tiles_fp16(weight.format.element, short_groups);
+    const int groups = groups_of_block(weight);
+    const Element scale = core::tile_scale_element(weight.format);
+    return family == HopperFamily::tiles_bf16 ? hopper_tiles_bf16(weight.format.element, groups, scale)
+                                              : hopper_tiles_fp16(weight.format.element, groups, scale);
 }
 
 HopperChoice hopper_choice(HopperFamily family, const MatmulProblem& problem) {
-    return choose_hopper(hopper_kernels_for(family, problem), problem.n(), problem.m(), k_blocks_of(traits(family), problem),
-                         multiprocessors_of(problem));
+    return choose_hopper(hopper_kernels_for(family, problem), problem.n(), problem.m(), k_blocks_of(traits(family), problem));
 }
 
 int hopper_splits(HopperFamily family, const MatmulProblem& problem, int kernel) {
     const HopperKernels one = hopper_kernels_for(family, problem).subspan(size_t(kernel), 1);
-    return choose_hopper(one, problem.n(), problem.m(), k_blocks_of(traits(family), problem), multiprocessors_of(problem)).splits;
+    return choose_hopper(one, problem.n(), problem.m(), k_blocks_of(traits(family), problem)).splits;
 }
 
 int64_t hopper_workspace(HopperFamily family, const MatmulProblem& problem) {
@@ -200,11 +209,13 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     HopperArgs args{};
     args.epilogue = epilogue_of(problem);
     if (problem.x.is_quantized && !problem.raw_integers()) args.epilogue.token_scale[0] = constant_scale(problem.x.quantized);
-    if (kind.tiles) {
+    if (kind.weight == HopperWeight::tiles) {
         describe_tiles(problem.weight.quantized, tile, args);
     } else {
         const PlainMatrix weight = *as_it_is(problem.weight, kind.bytes);
-        args.weight = matrix_map(kind.map_type, kind.bytes, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows);
+        args.weight = kind.weight == HopperWeight::widened
+                          ? matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows, 64)
+                          : matrix_map(kind.map_type, kind.bytes, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows);
         if (problem.weight.is_quantized && !problem.raw_integers()) args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
     }
     const PlainMatrix tokens = prepare_tokens(kind, problem);
@@ -224,17 +235,19 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     schedule.row_tiles = int(core::ceil_div(problem.n(), tile.rows * tile.cluster));
     schedule.token_tiles = int(core::ceil_div(problem.m(), tile.tokens));
     schedule.band = std::min(8, schedule.token_tiles);
-    const int cluster = std::max(tile.cluster, choice.splits), resident = multiprocessors_of(problem) / cluster;
+    const int cluster = std::max(tile.cluster, choice.splits), resident = kernel.resident_clusters(cluster);
     const int64_t clusters = choice.splits > 1 ? schedule.count() : std::min<int64_t>(schedule.count(), resident);
     kernel.launch(args, int(clusters) * cluster, cluster, *problem.context);
 }
 
 void add_hopper(core::Registry& registry) {
     for (const HopperFamily family : {HopperFamily::int8, HopperFamily::fp8, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16,
-                                      HopperFamily::bf16, HopperFamily::fp16}) {
+                                      HopperFamily::widened_bf16, HopperFamily::widened_fp16, HopperFamily::bf16, HopperFamily::fp16}) {
         const FamilyTraits kind = traits(family);
         // All lists of a kind of weight have the same tiles.
-        const HopperKernels kernels = kind.tiles ? hopper_tiles_bf16(Element::int4, false) : hopper_bf16();
+        const HopperKernels kernels = kind.weight == HopperWeight::tiles     ? hopper_tiles_bf16(Element::int4, 1, Element::fp16)
+                                      : kind.weight == HopperWeight::widened ? hopper_widened_bf16(Element::int8)
+                                                                             : hopper_bf16();
         for (size_t i = 0; i < kernels.size(); ++i) {
             const HopperTile& tile = kernels[i].tile;
             core::Kernel<MatmulProblem> kernel;
@@ -250,8 +263,8 @@ void add_hopper(core::Registry& registry) {
             kernel.workspace = [=](const MatmulProblem& p) { return hopper_workspace(family, p); };
             // The scale and its product with a code (and the levels of nf4) are rounded to the tokens' type.
             kernel.operand_rounding = [=](const MatmulProblem& p) {
-                if (!kind.tiles) return 0.0;
-                const int roundings = p.weight.quantized.format.element == Element::nf4 ? 2 : 1;
+                if (kind.weight != HopperWeight::tiles) return 0.0;
+                const int roundings = p.weight.quantized.format.element == Element::nf4 ? 3 : 2;
                 return roundings * (kind.element == Element::bf16 ? 0x1p-8 : 0x1p-11);
             };
             // A tensor core aligns its addends and cuts them off instead of rounding; of products of fp8 it keeps 13 bits of the largest.

@@ -5,7 +5,7 @@
 
 namespace lowbit::cuda {
 
-enum class HopperFamily { bf16, fp16, int8, fp8, tiles_bf16, tiles_fp16 };
+enum class HopperFamily { bf16, fp16, int8, fp8, tiles_bf16, tiles_fp16, widened_bf16, widened_fp16 };
 
 // Empty: it can.
 std::string hopper_reason_against(HopperFamily family, const core::MatmulProblem& problem);

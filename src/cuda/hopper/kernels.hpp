@@ -11,8 +11,11 @@ namespace lowbit::cuda {
 struct HopperKernel {
     HopperTile tile;
     int shared_bytes = 0, most_splits = 1, store_tokens = 0;  // tokens of a box of the output
-    // Of the tensor core's rate, in the main loop of a chip full of such tiles.
-    double efficiency = 1.0;
+    // What a k block takes, in clocks of a multiprocessor (measured on an H200) and in bytes of the weight.
+    double clocks = 0;
+    int weight_bytes = 0;
+    // How many clusters of so many blocks the device holds at a time.
+    int (*resident_clusters)(int cluster) = nullptr;
     // `blocks` of the grid in clusters of `cluster`.
     void (*launch)(const HopperArgs& args, int blocks, int cluster, const core::Context& context) = nullptr;
 };
@@ -23,15 +26,18 @@ HopperKernels hopper_bf16();
 HopperKernels hopper_fp16();
 HopperKernels hopper_int8();
 HopperKernels hopper_fp8();
-// Weights in tiles; `short_groups`: groups are shorter than 64 values. Empty: no kernel for the element.
-HopperKernels hopper_tiles_bf16(Element element, bool short_groups);
-HopperKernels hopper_tiles_fp16(Element element, bool short_groups);
+// Rows of 8 bits with tokens of 16. Empty: no kernel for the element.
+HopperKernels hopper_widened_bf16(Element element);
+HopperKernels hopper_widened_fp16(Element element);
+// Weights in tiles: with `groups` groups in 64 values, or none that ends inside (1). Empty: no kernel for these.
+HopperKernels hopper_tiles_bf16(Element element, int groups, Element scale);
+HopperKernels hopper_tiles_fp16(Element element, int groups, Element scale);
 
 struct HopperChoice {
     int kernel = 0, splits = 1;
 };
 
 // The kernel with the least cost, in plain numbers; `k_blocks` of 128 bytes of a token.
-HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, int64_t k_blocks, int multiprocessors);
+HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, int64_t k_blocks);
 
 }  // namespace lowbit::cuda

@@ -9,35 +9,68 @@
 namespace lowbit::cuda {
 
 template <class C>
-void launch_hopper(const HopperArgs& args, int blocks, int cluster, const core::Context& context) {
-    constexpr int shared_bytes = sizeof(typename HopperGemm<C>::Shared);
+struct HopperLaunch {
+    static constexpr int shared_bytes = sizeof(typename HopperGemm<C>::Shared);
+    static_assert(shared_bytes <= 232448, "more shared memory than a block may have");
+
     // Asked for once per device: more shared memory than a block gets unasked.
-    static std::atomic<uint64_t> ready{0};
-    const uint64_t bit = uint64_t(1) << (context.device_index % 64);
-    if (!(ready.load(std::memory_order_relaxed) & bit)) {
+    static void allow_shared_memory(int device) {
+        static std::atomic<uint64_t> ready{0};
+        const uint64_t bit = uint64_t(1) << (device % 64);
+        if (ready.load(std::memory_order_relaxed) & bit) return;
         check(cudaFuncSetAttribute(hopper_gemm<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "cudaFuncSetAttribute");
         ready.fetch_or(bit, std::memory_order_relaxed);
     }
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(unsigned(blocks));
-    config.blockDim = dim3(HopperTile::threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = stream_of(context);
-    cudaLaunchAttribute shape{};
-    shape.id = cudaLaunchAttributeClusterDimension;
-    shape.val.clusterDim.x = unsigned(cluster), shape.val.clusterDim.y = 1, shape.val.clusterDim.z = 1;
-    config.attrs = &shape;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, hopper_gemm<C>, args), "hopper_gemm");
-}
+
+    static cudaLaunchConfig_t config(int blocks, int cluster, cudaLaunchAttribute& shape) {
+        shape.id = cudaLaunchAttributeClusterDimension;
+        shape.val.clusterDim.x = unsigned(cluster), shape.val.clusterDim.y = 1, shape.val.clusterDim.z = 1;
+        cudaLaunchConfig_t config{};
+        config.gridDim = dim3(unsigned(blocks));
+        config.blockDim = dim3(HopperTile::threads);
+        config.dynamicSmemBytes = shared_bytes;
+        config.attrs = &shape;
+        config.numAttrs = 1;
+        return config;
+    }
+
+    static void launch(const HopperArgs& args, int blocks, int cluster, const core::Context& context) {
+        allow_shared_memory(context.device_index);
+        cudaLaunchAttribute shape{};
+        cudaLaunchConfig_t launch_config = config(blocks, cluster, shape);
+        launch_config.stream = stream_of(context);
+        check(cudaLaunchKernelEx(&launch_config, hopper_gemm<C>, args), "hopper_gemm");
+    }
+
+    // Asked for once: where the multiprocessors of a chip lie decides how many clusters it holds.
+    static int resident_clusters(int cluster) {
+        static std::atomic<int> known[9];
+        int count = known[cluster].load(std::memory_order_relaxed);
+        if (count > 0) return count;
+        int device = 0;
+        check(cudaGetDevice(&device), "cudaGetDevice");
+        allow_shared_memory(device);
+        cudaLaunchAttribute shape{};
+        const cudaLaunchConfig_t launch_config = config(cluster * 1024, cluster, shape);
+        check(cudaOccupancyMaxActiveClusters(&count, hopper_gemm<C>, &launch_config), "cudaOccupancyMaxActiveClusters");
+        known[cluster].store(count, std::memory_order_relaxed);
+        return count;
+    }
+};
 
 template <class C>
 HopperKernel hopper_kernel() {
     using Gemm = HopperGemm<C>;
-    static_assert(sizeof(typename Gemm::Shared) <= 232448, "more shared memory than a block may have");
-    return {C::tile,           int(sizeof(typename Gemm::Shared)),
-            Gemm::most_splits, C::tile.tokens < 64 ? C::tile.tokens : 64,
-            C::efficiency,     launch_hopper<C>};
+    HopperKernel kernel;
+    kernel.tile = C::tile;
+    kernel.shared_bytes = HopperLaunch<C>::shared_bytes;
+    kernel.most_splits = Gemm::most_splits;
+    kernel.store_tokens = C::tile.tokens < 64 ? C::tile.tokens : 64;
+    kernel.clocks = C::clocks;
+    kernel.weight_bytes = C::Source::template Tile<C::tile.rows, 1>::stage_bytes;
+    kernel.resident_clusters = HopperLaunch<C>::resident_clusters;
+    kernel.launch = HopperLaunch<C>::launch;
+    return kernel;
 }
 
 // As many stages as fit beside the memory of the stores.
@@ -56,18 +89,18 @@ struct RowsKernels {
     struct Large {
         using Source = Source_;
         static constexpr HopperTile tile{.rows = 128, .tokens = 256, .stages = stages_of<Source, 128>(256, 1), .cluster = 2};
-        static constexpr double efficiency = 1.0;
+        static constexpr double clocks = 1010;
     };
     struct Square {
         using Source = Source_;
         static constexpr HopperTile tile{
             .rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2, .alternate = true};
-        static constexpr double efficiency = 0.98;
+        static constexpr double clocks = 540;
     };
     struct Few {
         using Source = Source_;
         static constexpr HopperTile tile{.rows = 128, .tokens = 64, .stages = stages_of<Source, 128>(64, 1)};
-        static constexpr double efficiency = 0.8;
+        static constexpr double clocks = 290;
     };
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<Large>(), hopper_kernel<Square>(), hopper_kernel<Few>()};
@@ -82,43 +115,67 @@ struct TilesKernels {
         using Source = Source_;
         static constexpr HopperTile tile{
             .rows = 64, .tokens = 256, .stages = stages_of<Source, 64>(256, 1), .cluster = 2, .alternate = true};
-        static constexpr double efficiency = 0.97;
+        static constexpr double clocks = 590 * Source::decode_cost;
     };
     struct Square {
         using Source = Source_;
         static constexpr HopperTile tile{.rows = 256, .tokens = 128, .stages = stages_of<Source, 256>(128, 1)};
-        static constexpr double efficiency = 0.9;
+        static constexpr double clocks = 1062 * Source::decode_cost;
     };
     struct Few {
         using Source = Source_;
         static constexpr HopperTile tile{.rows = 256, .tokens = 64, .stages = stages_of<Source, 256>(64, 2), .depth = 2};
-        static constexpr double efficiency = 0.7;
+        static constexpr double clocks = 744 * Source::decode_cost;
     };
     struct Fewer {
         using Source = Source_;
         static constexpr HopperTile tile{.rows = 256, .tokens = 32, .stages = stages_of<Source, 256>(32, 2), .depth = 2};
-        static constexpr double efficiency = 0.5;
+        static constexpr double clocks = 630 * Source::decode_cost;
+    };
+    struct Wide {
+        using Source = Source_;
+        static constexpr HopperTile tile{.rows = 128, .tokens = 256, .stages = stages_of<Source, 128>(256, 1), .cluster = 2};
+        static constexpr double clocks = 1010;
     };
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<Large>(), hopper_kernel<Square>(), hopper_kernel<Few>(),
-                                               hopper_kernel<Fewer>()};
+                                               hopper_kernel<Fewer>(), hopper_kernel<Wide>()};
+        return kernels;
+    }
+};
+
+// Rows of 8 bits that are widened.
+template <class Source>
+struct WidenedKernels {
+    using Tiles = TilesKernels<Source>;
+    static HopperKernels all() {
+        static const HopperKernel kernels[] = {hopper_kernel<typename Tiles::Wide>(), hopper_kernel<typename Tiles::Square>(),
+                                               hopper_kernel<typename Tiles::Few>()};
         return kernels;
     }
 };
 
 // One function per kind of code, for both types of numbers.
 template <class Kind, class Mma>
-HopperKernels tiles_kernels(Element element, bool short_groups) {
+HopperKernels tiles_kernels(Element element, int groups, Element scale) {
+    const bool halves = scale == Element::fp16 || scale == Element::bf16;
     switch (element) {
     case Element::int4:
     case Element::uint4:
     case Element::q4_0:
-        return short_groups ? TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, true>>::all()
-                            : TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, false>>::all();
+        if (groups == 2 && halves) return TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 2, TileScales::halves>>::all();
+        if (groups == 1 && halves) return TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 1, TileScales::halves>>::all();
+        if (groups == 1 && scale == Element::fp32) return TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 1, TileScales::fp32>>::all();
+        return {};
     case Element::nf4:
-        return short_groups ? HopperKernels{} : TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::nf4>, false>>::all();
+        if (groups != 1 || !halves) return {};
+        return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::nf4>, 1, TileScales::halves>>::all();
     case Element::fp4_e2m1:
-        return short_groups ? TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, true>>::all() : HopperKernels{};
+        if (groups == 2 && scale == Element::e8m0)
+            return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 2, TileScales::e8m0>>::all();
+        if (groups == 4 && scale == Element::fp8_e4m3)
+            return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 4, TileScales::e4m3>>::all();
+        return {};
     default: return {};
     }
 }

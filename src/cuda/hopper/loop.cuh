@@ -116,25 +116,30 @@ private:
     __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, int k_blocks, int first_block,
                                          Sums& sums) {
         typename Weight::Fragment even, odd;
+        typename Weight::Raw raw;
         At previous = at;
-        const auto load = [&](int d, auto& fragment) {  // d: the k block's place in its stage
+        const auto fetch = [&](int d) {  // d: the k block's place in its stage
             if (d == 0) shared.ring.wait_full(at);
-            Weight::load(fragment, shared.weight[at.stage][d], first_block, args);
+            Weight::fetch(raw, shared.weight[at.stage][d], first_block, args);
         };
         const auto step = [&](int k, int d, auto& now, auto& next) {
             const uint64_t tokens = ptx::wgmma_tile(shared.tokens[at.stage][d]);
+            const bool last_of_stage = d == tile.depth - 1, more = k + 1 < k_blocks;
             ptx::wgmma_fence();
 #pragma unroll
             for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
                 Weight::template multiply<tile.tokens>(sums, now, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), k > 0 || s > 0);
             ptx::wgmma_commit();
+            const At leaving = previous;
+            if (last_of_stage) previous = at, at.advance();
+            if (more) fetch((d + 1) % tile.depth);
             ptx::wgmma_wait<1>();
             Weight::keep(next);
-            if (k > 0 && d == 0) shared.ring.template release<tile.cluster>(previous);
-            if (d == tile.depth - 1) previous = at, at.advance();
-            if (k + 1 < k_blocks) load((d + 1) % tile.depth, next);
+            if (k > 0 && d == 0) shared.ring.template release<tile.cluster>(leaving);
+            if (more) Weight::decode(next, raw, args);
         };
-        load(0, even);
+        fetch(0);
+        Weight::decode(even, raw, args);
         // Never empty, and left in the middle for an odd count: with a way around it the compiler cannot keep the sums in place.
         for (int k = 0;;) {
             step(k, 0, even, odd);

@@ -2,8 +2,8 @@
 
 namespace lowbit::cuda {
 
-HopperKernels hopper_tiles_bf16(Element element, bool short_groups) {
-    return tiles_kernels<ptx::WgmmaBf16, ptx::MmaBf16>(element, short_groups);
+HopperKernels hopper_tiles_bf16(Element element, int groups, Element scale) {
+    return tiles_kernels<ptx::WgmmaBf16, ptx::MmaBf16>(element, groups, scale);
 }
 
 }  // namespace lowbit::cuda

@@ -2,7 +2,8 @@
 // registers. The main loop sees the same names in both:
 //     stage_bytes                of the weight in a k block
 //     copy                       brings a k block of the tile (one thread)
-//     Fragment, load, keep       what a warpgroup holds of it; `keep`: the registers belong to the tensor core up to here
+//     Raw, fetch                 what a warpgroup reads of it from shared memory, before the tensor core is waited for
+//     Fragment, decode, keep     what it makes of that, after; `keep`: the registers belong to the tensor core up to here
 //     multiply                   one step, all of a warpgroup's blocks of 64 rows
 #pragma once
 #include "cuda/formats/bytes.cuh"
@@ -45,9 +46,11 @@ struct PlainRows {
             ptx::copy_box(stage, args.weight, k_block * (ptx::wgmma_row_bytes / Kind::bytes), row, full);
         }
         __device__ static uint32_t copied_bytes(const HopperArgs&) { return stage_bytes; }
-        __device__ static void load(Fragment& fragment, const uint8_t* stage, int first_block, const HopperArgs&) {
-            fragment.tile = ptx::wgmma_tile(stage + first_block * 64 * ptx::wgmma_row_bytes);
+        using Raw = Fragment;
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs&) {
+            raw.tile = ptx::wgmma_tile(stage + first_block * 64 * ptx::wgmma_row_bytes);
         }
+        __device__ static void decode(Fragment& fragment, const Raw& raw, const HopperArgs&) { fragment = raw; }
         __device__ static void keep(Fragment&) {}
         template <int Tokens>
         __device__ static void multiply(typename Kind::Accumulator (&sums)[Blocks][Tokens / 2], const Fragment& fragment, int step,
@@ -65,6 +68,7 @@ struct PlainRows {
 template <class Kind_, class Mma, Element E>
 struct WidenedRows {
     using Kind = Kind_;
+    static constexpr double decode_cost = 1.0;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
         static constexpr int row_bytes = 64, stage_bytes = Rows * row_bytes;
@@ -72,7 +76,10 @@ struct WidenedRows {
             ptx::copy_box(stage, args.weight, k_block * row_bytes, row, full);
         }
         __device__ static uint32_t copied_bytes(const HopperArgs&) { return stage_bytes; }
-        __device__ static void load(typename Tile::Fragment& fragment, const uint8_t* stage, int first_block, const HopperArgs&) {
+        struct Raw {
+            uint32_t words[Blocks][ptx::wgmma_steps_per_row][2];  // rows g and g + 8: columns 2t, 2t + 1, 2t + 8, 2t + 9 of a step
+        };
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs&) {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
             const uint32_t base = ptx::shared_address(stage) + uint32_t((first_block * 64 + warp * 16 + g) * row_bytes + 2 * t);
 #pragma unroll
@@ -80,58 +87,77 @@ struct WidenedRows {
                 const int block = i / (2 * ptx::wgmma_steps_per_row), step = i / 2 % ptx::wgmma_steps_per_row, half = i % 2;
                 // The copy engine's swizzle of rows of 64 bytes.
                 const uint32_t place = base + uint32_t((block * 64 + half * 8) * row_bytes + (step ^ g / 2 % 4) * 16);
+                raw.words[block][step][half] = ptx::load_2(place) | ptx::load_2(place + 8) << 16;
+            }
+        }
+        __device__ static void decode(typename Tile::Fragment& fragment, const Raw& raw, const HopperArgs&) {
+#pragma unroll
+            for (int i = 0; i < Blocks * ptx::wgmma_steps_per_row * 2; ++i) {
+                const int block = i / (2 * ptx::wgmma_steps_per_row), step = i / 2 % ptx::wgmma_steps_per_row, half = i % 2;
                 uint32_t pairs[2];
-                widen_bytes<Mma, E>(ptx::load_2(place) | ptx::load_2(place + 8) << 16, pairs);
+                widen_bytes<Mma, E>(raw.words[block][step][half], pairs);
                 fragment.a[block][step][half] = pairs[0], fragment.a[block][step][2 + half] = pairs[1];
             }
         }
     };
 };
 
+// How the scales of tiles are kept: what changes the inner loop is a matter of the kernel.
+enum class TileScales { halves, fp32, e8m0, e4m3 };
+constexpr int tile_scale_bytes(TileScales scales) { return scales == TileScales::halves ? 2 : scales == TileScales::fp32 ? 4 : 1; }
+
 // Codes in the `tiles` layout, decoded and multiplied by their scales: one rounding of the scale to 16 bits and one of the product.
-// PerStep: groups are shorter than a k block of 64 values.
-template <class Kind_, class Decoder, bool PerStep>
+// Groups: of a k block of 64 values.
+template <class Kind_, class Decoder, int Groups, TileScales Scales>
 struct ScaledTiles {
     using Kind = Kind_;
+    static constexpr double decode_cost = Decoder::zero_points ? 1.0 : 1.35;  // against int4
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
         static constexpr int tiles = Rows / 16, atom_bytes = core::TileGrid::atom_bytes;
-        static constexpr int scales_at = tiles * atom_bytes, most_groups = PerStep ? 4 : 1;
-        static constexpr int zeros_at = scales_at + tiles * most_groups * 16 * 4;
-        static constexpr int stage_bytes = (zeros_at + (Decoder::zero_points ? tiles * most_groups * 16 : 0) + 127) / 128 * 128;
+        static constexpr int scales_at = tiles * atom_bytes, zeros_at = scales_at + tiles * Groups * 16 * tile_scale_bytes(Scales);
+        static constexpr int stage_bytes = (zeros_at + (Decoder::zero_points ? tiles * Groups * 16 : 0) + 127) / 128 * 128;
+
         __device__ static void copy(uint8_t* stage, const HopperArgs& args, int row, int k_block, ptx::Barrier* full) {
             ptx::copy_box(stage, args.weight, 0, k_block, row / 16, full);
-            const int group = PerStep ? k_block * args.groups : k_block / args.blocks_per_group;
+            const int group = Groups > 1 ? k_block * Groups : k_block / args.blocks_per_group;
             ptx::copy_box(stage + scales_at, args.scales, 0, group, row / 16, full);
             if (Decoder::zero_points && args.zero_bytes) ptx::copy_box(stage + zeros_at, args.zero_points, 0, group, row / 16, full);
         }
         __device__ static uint32_t copied_bytes(const HopperArgs& args) {
             return uint32_t(tiles * atom_bytes + args.scale_bytes + args.zero_bytes);
         }
-        __device__ static void load(typename Tile::Fragment& fragment, const uint8_t* stage, int first_block, const HopperArgs& args) {
+
+        struct Raw {
+            uint4 codes[Blocks];
+            typename Decoder::Group groups[Blocks][Groups];
+        };
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs& args) {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
             const uint32_t base = ptx::shared_address(stage);
 #pragma unroll
             for (int block = 0; block < Blocks; ++block) {
                 const int tile = (first_block + block) * 4 + warp;
-                const uint4 codes = ptx::load_16(base + uint32_t(tile * atom_bytes + lane * 16));
-                const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
-                typename Decoder::Group group;
-                if constexpr (!PerStep) open(group, base, tile, lane, args);
+                raw.codes[block] = ptx::load_16(base + uint32_t(tile * atom_bytes + lane * 16));
 #pragma unroll
-                for (int step = 0; step < ptx::wgmma_steps_per_row; ++step) {
-                    if constexpr (PerStep) open(group, base, tile * args.groups + step * args.groups / 4, lane, args);
-                    Decoder::decode(fragment.a[block][step], words[step], group);
+                for (int group = 0; group < Groups; ++group) {
+                    // Of rows g and g + 8.
+                    const auto place = uint32_t((tile * Groups + group) * 16 + lane / 4 * 2);
+                    raw.groups[block][group].template set_scales<Scales>(args.group_scales, base + scales_at, place);
+                    if constexpr (Decoder::zero_points)
+                        raw.groups[block][group].set_zeros(args.zero_bytes ? ptx::load_2(base + zeros_at + place) : 0x0808u);
                 }
             }
         }
-
-    private:
-        // The scales (and zero points) of rows g and g + 8; `which` counts groups of tiles.
-        __device__ static void open(typename Decoder::Group& group, uint32_t base, int which, int lane, const HopperArgs& args) {
-            const uint32_t place = uint32_t(which * 16 + lane / 4 * 2);
-            group.set_scales(args.group_scales, base + scales_at, place);
-            if constexpr (Decoder::zero_points) group.set_zeros(args.zero_bytes ? ptx::load_2(base + zeros_at + place) : 0x0808u);
+        __device__ static void decode(typename Tile::Fragment& fragment, const Raw& raw, const HopperArgs&) {
+#pragma unroll
+            for (int block = 0; block < Blocks; ++block) {
+                const uint4& codes = raw.codes[block];
+                const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+                for (int step = 0; step < ptx::wgmma_steps_per_row; ++step)
+                    Decoder::decode(fragment.a[block][step], words[step], raw.groups[block][step * Groups / ptx::wgmma_steps_per_row]);
+            }
         }
     };
 };
@@ -141,29 +167,36 @@ template <class Mma>
 struct ScalePairs {
     uint32_t scale[2];
 
+    template <TileScales Scales>
     __device__ void set_scales(const GroupScales& scales, uint32_t base, uint32_t place) {
-        constexpr Element own_type = std::is_same_v<Mma, ptx::MmaBf16> ? Element::bf16 : Element::fp16;
-        if (scales.element == own_type) {
-            const uint32_t both = ptx::load_4(base + place * 2);
-            scale[0] = __byte_perm(both, 0, 0x1010), scale[1] = __byte_perm(both, 0, 0x3232);
+        constexpr bool bf16 = std::is_same_v<Mma, ptx::MmaBf16>;
+        if constexpr (Scales == TileScales::fp32) {
+            const uint2 bits = ptx::load_8(base + place * 4);
+            scale[0] = PairsOf<Mma>::both(__uint_as_float(bits.x)), scale[1] = PairsOf<Mma>::both(__uint_as_float(bits.y));
             return;
         }
-        uint2 bits = make_uint2(0, 0);
-        if (scales.bytes == 4)
-            bits = ptx::load_8(base + place * 4);
-        else
-            bits.x = scales.bytes == 2 ? ptx::load_4(base + place * 2) : ptx::load_2(base + place);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) scale[half] = PairsOf<Mma>::both(value(scales, bits, half));
-    }
-
-private:
-    // GroupScales::pair_value without its call: a main loop that calls a function has no registers left.
-    __device__ static float value(const GroupScales& scales, uint2 bits, int half) {
-        if (scales.bytes == 4) return __uint_as_float(half ? bits.y : bits.x);
-        if (scales.bytes == 1) return scales.byte_value_in_line(bits.x >> (8 * half) & 0xffu);
-        const auto narrow = uint16_t(half ? bits.x >> 16 : bits.x);
-        return scales.element == Element::fp16 ? half_to_float(narrow) : bfloat_to_float(narrow);
+        uint32_t pair;
+        if constexpr (Scales == TileScales::halves) {
+            // No branch: the other type of 16 bits is converted whether it is there or not.
+            const uint32_t both = ptx::load_4(base + place * 2);
+            const uint32_t other = bf16 ? half_pair_to_bfloat(both)
+                                        : as_bits(__floats2half2_rn(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u)));
+            pair = scales.element == (bf16 ? Element::bf16 : Element::fp16) ? both : other;
+        } else {
+            float values[2];
+            const uint32_t both = ptx::load_2(base + place);
+            if constexpr (Scales == TileScales::e8m0) {
+                // 0 is 2^-127, a subnormal, and 255 is NaN.
+                const uint32_t low = both & 0xffu, high = both >> 8;
+                values[0] = __uint_as_float(low == 255 ? 0x7fffffffu : low ? low << 23 : 0x00400000u);
+                values[1] = __uint_as_float(high == 255 ? 0x7fffffffu : high ? high << 23 : 0x00400000u);
+            } else {
+                const float2 numbers = __half22float2(as_pair<__half2>(fp8_pair_to_half<Element::fp8_e4m3>(both)));
+                values[0] = numbers.x * *scales.unit_at, values[1] = numbers.y * *scales.unit_at;
+            }
+            pair = bf16 ? as_bits(__floats2bfloat162_rn(values[0], values[1])) : as_bits(__floats2half2_rn(values[0], values[1]));
+        }
+        scale[0] = __byte_perm(pair, 0, 0x1010), scale[1] = __byte_perm(pair, 0, 0x3232);
     }
 };
 
@@ -173,17 +206,18 @@ struct ScaledIntegers {
     static constexpr bool zero_points = true;
     using Pair = typename Magic<Mma>::Pair;
     struct Group : ScalePairs<Mma> {
-        Pair bias[2];
+        uint32_t bias[2];
+        // As codes are read: in the mantissa of a power of two.
         __device__ void set_zeros(uint32_t zeros) {
-            bias[0] = Magic<Mma>::pair(int(zeros & 0xff));
-            bias[1] = Magic<Mma>::pair(int(zeros >> 8));
+            bias[0] = Magic<Mma>::bits | (zeros & 0xffu) * 0x10001u;
+            bias[1] = Magic<Mma>::bits | (zeros >> 8) * 0x10001u;
         }
     };
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             const uint32_t code = ptx::mask_or(word >> (4 * j), 0x000f000fu, Magic<Mma>::bits);
-            a[j] = PairsOf<Mma>::multiply(as_bits(__hsub2(as_pair<Pair>(code), group.bias[j % 2])), group.scale[j % 2]);
+            a[j] = PairsOf<Mma>::multiply(as_bits(__hsub2(as_pair<Pair>(code), as_pair<Pair>(group.bias[j % 2]))), group.scale[j % 2]);
         }
     }
 };
