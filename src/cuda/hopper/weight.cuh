@@ -95,7 +95,7 @@ struct ScaledTiles {
     using Kind = Kind_;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
-        static constexpr int tiles = Rows / 16, atom_bytes = core::TileGrid::atom_bytes;
+        static constexpr int tiles = Rows / 16, atom_bytes = core::tile_atom_bytes(4);
         static constexpr int scales_at = tiles * atom_bytes, most_groups = PerStep ? 4 : 1;
         static constexpr int zeros_at = scales_at + tiles * most_groups * 16 * 4;
         static constexpr int stage_bytes = (zeros_at + (Decoder::zero_points ? tiles * most_groups * 16 : 0) + 127) / 128 * 128;
