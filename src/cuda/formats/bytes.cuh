@@ -30,7 +30,7 @@ __device__ inline uint32_t widen_alternate_bytes(uint32_t word, int first) {
         return as_bits(__hsub2(as_pair<Pair>(number), as_pair<Pair>(offset)));
     } else {
         // code + 128 in the low byte of 1024 reads as 1152 + code.
-        const uint32_t number = ptx::mask_or(moved ^ 0x00800080u, 0x00ff00ffu, 0x64006400u);
+        const uint32_t number = ptx::mask_xor(moved, 0x00ff00ffu, 0x64806480u);
         return as_bits(__hsub2(as_pair<Pair>(number), __float2half2_rn(1152.0f)));
     }
 }
