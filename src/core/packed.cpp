@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/ggml_blocks.hpp"
 #include "core/status.hpp"
 
 namespace lowbit::core {
@@ -31,16 +30,15 @@ struct Offsets {
 
 int64_t align(int64_t offset) { return ceil_div(offset, packed_alignment) * packed_alignment; }
 
-bool is_block_of_nibbles(Element element) { return element == Element::q4_0 || element == Element::iq4_nl; }
-
 PackedSizes plane_sizes(const Format& format, PackedLayout layout, int64_t rows, int64_t columns) {
     const PlaneSizes plain = format.measure(rows, columns);
     if (layout == PackedLayout::rows) return {plain.code_bytes, plain.scale_bytes, plain.zero_point_bytes, plain.tensor_scale_bytes};
     const TileGrid grid(format, rows, columns);
     PackedSizes sizes;
-    const int64_t scales = checked_multiply(grid.tiles * TileGrid::rows_per_tile, grid.groups, "packed scales");
-    sizes.codes = checked_multiply(checked_multiply(grid.tiles, grid.atoms, "packed codes"), TileGrid::atom_bytes, "packed codes");
-    sizes.scales = checked_multiply(scales, element_bytes(tile_scale_element(format)), "packed scales");
+    const int64_t groups = checked_multiply(grid.tiles, grid.groups, "packed scales"), scales = TileGrid::rows_per_tile * groups;
+    sizes.codes = checked_multiply(checked_multiply(grid.tiles, grid.atoms, "packed codes"), tile_atom_bytes(grid.bits), "packed codes");
+    const int group_bytes = format.is_ggml() ? tile_block(format.element).term_bytes() : 16 * element_bytes(format.scale);
+    sizes.scales = checked_multiply(groups, group_bytes, "packed scales");
     sizes.zero_points = format.asymmetric ? scales : 0;
     sizes.tensor_scale = plain.tensor_scale_bytes;
     return sizes;
@@ -57,92 +55,84 @@ Offsets offsets(const PackedSizes& sizes) {
     return o;
 }
 
-// Where the code of (row, column) stands: its byte, and whether it is the upper half.
-struct NibblePlace {
-    int64_t byte;
-    bool upper;
-};
+// The code of a column in its plain row.
+BlockField plain_code(const Format& format, int64_t column) {
+    if (!format.is_ggml()) return {{column / 2, int(column % 2) * 4, 4}};
+    const BlockSize size = ggml_block(format.element);
+    BlockField field = ggml_code(format.element, int(column % size.values));
+    field.low.byte += column / size.values * size.bytes;
+    field.high.byte += column / size.values * size.bytes;
+    return field;
+}
 
-NibblePlace tile_nibble(const TileGrid& grid, int64_t row, int64_t column) {
-    const int64_t atom = row / 16 * grid.atoms + column / 64;
-    const int r = int(row % 16), c = int(column % 16), step = int(column % 64 / 16);
-    const int lane = r % 8 * 4 + c % 8 / 2;
-    const int nibble = r / 8 + 2 * (c / 8) + 4 * (c % 2);
-    return {atom * TileGrid::atom_bytes + lane * 16 + step * 4 + nibble / 2, nibble % 2 != 0};
+// Tiles hold signed nibbles plus 8.
+unsigned sign_flip(const Format& format) { return format.element == Element::int4 ? 8 : 0; }
+
+uint8_t* atom_of(const TileGrid& grid, const QuantizedView& packed, int64_t row, int64_t column) {
+    return packed.codes + (row / 16 * grid.atoms + column / 64) * tile_atom_bytes(grid.bits);
 }
 
 int64_t tile_scale(const TileGrid& grid, int64_t row, int64_t group) {
     return (row / 16 * grid.groups + group) * 16 + row % 8 * 2 + row % 16 / 8;
 }
 
-// Code i of a plain row: a nibble of a row of nibbles, or of a block whose low nibbles are its first half.
-struct PlainNibble {
-    int64_t byte;
-    bool upper;
-};
-
-PlainNibble plain_nibble(const Format& format, int64_t column) {
-    if (!is_block_of_nibbles(format.element)) return {column / 2, column % 2 != 0};
-    const BlockSize block = ggml_block(format.element);
-    const int64_t inside = column % block.values;
-    return {column / block.values * block.bytes + 2 + inside % 16, inside >= 16};
-}
-
-unsigned read_nibble(const uint8_t* bytes, int64_t byte, bool upper) { return upper ? bytes[byte] >> 4 : bytes[byte] & 15; }
-void write_nibble(uint8_t* bytes, int64_t byte, bool upper, unsigned code) {
-    bytes[byte] = uint8_t(upper ? (bytes[byte] & 0x0f) | code << 4 : (bytes[byte] & 0xf0) | code);
-}
-
-// Goes over every scale of a weight: body(plain scale pointer, packed scale pointer, index in plain, index in packed).
-template <class Body>
-void for_each_scale(const QuantizedView& plain, const QuantizedView& packed, const Body& body) {
+// The terms of every block of a weight, either way.
+template <bool Packing>
+void move_blocks(const QuantizedView& plain, const QuantizedView& packed) {
     const TileGrid grid(plain.format, plain.rows, plain.columns);
-    const int bytes = element_bytes(tile_scale_element(plain.format));
-    const bool inside = is_block_of_nibbles(plain.format.element);
+    const Element element = plain.format.element;
+    const int term_bytes = tile_block(element).term_bytes(), block_bytes = ggml_block(element).bytes;
+    for (int64_t row = 0; row < plain.rows; ++row)
+        for (int64_t block = 0; block < grid.groups; ++block)
+            move_terms<Packing>(element, int(row % 16), plain.row_codes(row) + block * block_bytes,
+                                static_cast<uint8_t*>(packed.scales) + (row / 16 * grid.groups + block) * term_bytes);
+}
+
+// The scales and zero points of every group, either way.
+template <bool Packing>
+void move_scales(const QuantizedView& plain, const QuantizedView& packed) {
+    const TileGrid grid(plain.format, plain.rows, plain.columns);
+    const auto bytes = element_bytes(plain.format.scale);
     for (int64_t row = 0; row < plain.rows; ++row)
         for (int64_t group = 0; group < grid.groups; ++group) {
-            const int64_t from = plain.format.is_ggml() ? 0 : plain.format.scale_index(row, group * grid.group, plain.columns);
-            uint8_t* scale = inside ? plain.row_codes(row) + group * ggml_block(plain.format.element).bytes
-                                    : static_cast<uint8_t*>(plain.scales) + from * bytes;
-            const int64_t to = tile_scale(grid, row, group);
-            body(scale, static_cast<uint8_t*>(packed.scales) + to * bytes, from, to, size_t(bytes));
+            const int64_t i = plain.format.scale_index(row, group * grid.group, plain.columns), j = tile_scale(grid, row, group);
+            uint8_t *in_rows = static_cast<uint8_t*>(plain.scales) + i * bytes,
+                    *in_tiles = static_cast<uint8_t*>(packed.scales) + j * bytes;
+            std::memcpy(Packing ? in_tiles : in_rows, Packing ? in_rows : in_tiles, size_t(bytes));
+            if (!packed.zero_points) continue;
+            if (Packing)
+                packed.zero_points[j] = plain.zero_points[i];
+            else
+                plain.zero_points[i] = packed.zero_points[j];
         }
 }
 
 void pack_tiles(const QuantizedView& plain, const QuantizedView& packed) {
     const TileGrid grid(plain.format, plain.rows, plain.columns);
     const PackedSizes sizes = plane_sizes(plain.format, PackedLayout::tiles, plain.rows, plain.columns);
-    const unsigned zero = code_of_zero(plain.format.element), offset = plain.format.element == Element::int4 ? 8 : 0;
-    if (sizes.codes) std::memset(packed.codes, int(zero * 0x11), size_t(sizes.codes));
+    if (sizes.codes) std::memset(packed.codes, 0, size_t(sizes.codes));
     if (sizes.scales) std::memset(packed.scales, 0, size_t(sizes.scales));
     if (sizes.zero_points) std::memset(packed.zero_points, 0, size_t(sizes.zero_points));
-    for (int64_t row = 0; row < plain.rows; ++row)
-        for (int64_t column = 0; column < plain.columns; ++column) {
-            const PlainNibble from = plain_nibble(plain.format, column);
-            const NibblePlace to = tile_nibble(grid, row, column);
-            write_nibble(packed.codes, to.byte, to.upper, read_nibble(plain.row_codes(row), from.byte, from.upper) ^ offset);
+    for (int64_t row = 0; row < grid.tiles * 16; ++row)
+        for (int64_t column = 0; column < grid.atoms * 64; ++column) {
+            const bool inside = row < plain.rows && column < plain.columns;
+            const unsigned code = inside ? plain_code(plain.format, column).read(plain.row_codes(row)) ^ sign_flip(plain.format)
+                                         : code_of_zero(plain.format.element);
+            tile_code(grid.bits, int(row % 16), int(column % 64)).write(atom_of(grid, packed, row, column), code);
         }
-    for_each_scale(plain, packed, [&](const uint8_t* from, uint8_t* to, int64_t i, int64_t j, size_t bytes) {
-        std::memcpy(to, from, bytes);
-        if (packed.zero_points) packed.zero_points[j] = plain.zero_points[i];
-    });
+    plain.format.is_ggml() ? move_blocks<true>(plain, packed) : move_scales<true>(plain, packed);
     if (sizes.tensor_scale) *packed.tensor_scale = *plain.tensor_scale;
 }
 
 void unpack_tiles(const QuantizedView& packed, const QuantizedView& plain) {
     const TileGrid grid(plain.format, plain.rows, plain.columns);
-    const unsigned offset = plain.format.element == Element::int4 ? 8 : 0;
     if (const int64_t bytes = plain.rows * plain.row_bytes()) std::memset(plain.codes, 0, size_t(bytes));
     for (int64_t row = 0; row < plain.rows; ++row)
         for (int64_t column = 0; column < plain.columns; ++column) {
-            const NibblePlace from = tile_nibble(grid, row, column);
-            const PlainNibble to = plain_nibble(plain.format, column);
-            write_nibble(plain.row_codes(row), to.byte, to.upper, read_nibble(packed.codes, from.byte, from.upper) ^ offset);
+            const unsigned code = tile_code(grid.bits, int(row % 16), int(column % 64)).read(atom_of(grid, packed, row, column));
+            plain_code(plain.format, column).write(plain.row_codes(row), code ^ sign_flip(plain.format));
         }
-    for_each_scale(plain, packed, [&](uint8_t* to, const uint8_t* from, int64_t i, int64_t j, size_t bytes) {
-        std::memcpy(to, from, bytes);
-        if (packed.zero_points) plain.zero_points[i] = packed.zero_points[j];
-    });
+    plain.format.is_ggml() ? move_blocks<false>(plain, packed) : move_scales<false>(plain, packed);
     if (plain.tensor_scale) *plain.tensor_scale = *packed.tensor_scale;
 }
 
@@ -160,16 +150,12 @@ void copy_planes(const QuantizedView& from, const QuantizedView& to) {
 }  // namespace
 
 unsigned code_of_zero(Element element) {
-    switch (element) {
-    case Element::int4:
-    case Element::q4_0: return 8;
-    case Element::nf4:
-    case Element::iq4_nl: return 7;
-    default: return 0;
-    }
+    if (element == Element::int4) return 8;
+    return element == Element::nf4 ? 7 : unsigned(tile_block(element).zero);
 }
 
 TileGrid::TileGrid(const Format& format, int64_t rows, int64_t columns) {
+    if (format.is_ggml()) bits = tile_block(format.element).bits;
     tiles = ceil_div(rows, rows_per_tile);
     atoms = ceil_div(columns, columns_per_atom);
     group = format.is_ggml() ? ggml_block(format.element).values : format.span(columns);
@@ -179,10 +165,14 @@ TileGrid::TileGrid(const Format& format, int64_t rows, int64_t columns) {
 
 PackedLayout packed_layout(const Format& format, Device device) {
     if (device == Device::cpu) return PackedLayout::rows;
-    if (is_block_of_nibbles(format.element)) return PackedLayout::tiles;
-    if (format.is_ggml() || format.is_plain() || element_bits(format.element) != 4) return PackedLayout::rows;
+    if (format.is_ggml()) return tile_block(format.element).bits ? PackedLayout::tiles : PackedLayout::rows;
+    if (format.is_plain() || element_bits(format.element) != 4) return PackedLayout::rows;
     const bool whole_steps = format.granularity == Granularity::group && format.group_columns % 16 == 0;
     return format.granularity == Granularity::row || whole_steps ? PackedLayout::tiles : PackedLayout::rows;
+}
+
+bool has_nibble_tiles(const Format& format) {
+    return !format.is_ggml() || format.element == Element::q4_0 || format.element == Element::iq4_nl;
 }
 
 Element tile_scale_element(const Format& format) { return format.is_ggml() ? Element::fp16 : format.scale; }

@@ -2,23 +2,38 @@
 //
 //     header (128 bytes) | codes | scales | zero points | tensor scale        each plane starts at a multiple of 256 bytes
 //
-// Layout `rows` keeps the planes as they are: what the CPU kernels read, and the CUDA kernels for 8 bits and more.
+// Layout `rows` keeps the planes as they are: what the CPU kernels read, and the CUDA kernels for 8 bits and more that are not GGML's.
 //
-// Layout `tiles` holds 4-bit codes in the order in which the tensor cores want the weight's rows (the 16-row operand of mma.m16n8k16 and of
-// wgmma), so that one 16-byte load per lane brings four k-steps of a fragment, whatever the number of tokens:
+// Layout `tiles` holds codes of 2 to 8 bits in the order in which the tensor cores want the weight's rows (the 16-row operand of
+// mma.m16n8k16 and of wgmma), so that one 16-byte load per lane brings four k-steps of a fragment of 4 bits, whatever the number of tokens:
 //
-//     codes        [16-row tile][64 columns] atoms of 512 bytes; lane l of a warp has 16 bytes at 16 l: a 32-bit word per step of 16
-//     columns
-//                  nibble j of word s, j = 0..3:    row l/4 + 8(j%2), column 16 s + 2(l%4) + 8(j/2)
-//                  nibble j + 4:                    the same row, the next column
+//     codes        [16-row tile][64 columns] atoms; an atom has a plane of low bits (8, 4 or 2) and one of the rest (1 or 2) where there
+//                  is one (5 bits: 4 + 1, 6: 4 + 2, 3: 2 + 1). In a plane of b bits, lane l of a warp has b words of 32 bits, 16 bytes of
+//                  them (or all) side by side, and in byte i of its words, from the first bit of the first on, eight codes:
+//                      code s:    row l/4 + 8(s%2),    column 16(s/2) + 2(l%4) + 8(i%2) + i/2
+//
+//                  A word of nibbles is a step of 16 columns:
+//                      bits   0       4       8       12       16      20       24      28
+//                      row    g       g + 8   g       g + 8    g       g + 8    g       g + 8        g = l/4
+//                      column 2t      2t      2t + 8  2t + 8   2t + 1  2t + 1   2t + 9  2t + 9       t = l%4
+//                  so that a shift and a mask give a pair of neighbouring columns in 16 bits each, or four codes of a row in 8 bits each;
+//                  the bits of the upper plane fall into place above them the same way.
 //     scales       [16-row tile][group], 16 scales each, rows r and r + 8 side by side
 //     zero points  the same order, one byte each
 //
 // Signed codes (int4) are stored plus 8, as q4_0 stores them. Rows and columns beyond the matrix hold the code of zero.
+//
+// GGML types have the terms of their blocks in place of scales, as the blocks have them, nothing rounded:
+//
+//     terms        [16-row tile][block of 32 or 256 values]: for g = 0..7 the fp16 scales of rows g and g + 8, then their minimums (q4_1,
+//                  q5_1, q2_k, q4_k, q5_k); K types then for each half of 128 values and each g 16 bytes: of its 4 groups of 32 (q4_k,
+//                  q5_k) the integer scales of rows g and g + 8 and their integer minimums, or of its 8 groups of 16 the signed scales
+//                  (q3_k, q6_k) or the scale and minimum in one byte (q2_k) of rows g and g + 8.
 #pragma once
 #include <span>
 
 #include "core/tensor.hpp"
+#include "core/tile_layout.hpp"
 
 namespace lowbit::core {
 
@@ -31,18 +46,21 @@ struct PackedSizes {
 
 // The tiles of a rows x columns weight, in numbers that kernels compute with.
 struct TileGrid {
-    static constexpr int rows_per_tile = 16, columns_per_atom = 64, atom_bytes = 512;
+    static constexpr int rows_per_tile = 16, columns_per_atom = 64;
+    int bits = 4;                   // of a code
     int64_t tiles = 0, atoms = 0;   // atoms: of one tile, along K
-    int64_t group = 0, groups = 0;  // columns that share a scale; scales of a row
+    int64_t group = 0, groups = 0;  // columns that share a scale (GGML: of a block); scales, or blocks, of a row
     TileGrid(const Format& format, int64_t rows, int64_t columns);
 };
 
 // The layout a format is packed to for a device.
 PackedLayout packed_layout(const Format& format, Device device);
-// The element of the scales in the `tiles` layout: GGML blocks keep theirs inside the codes otherwise.
+// Tiles of nibbles with one scale (and zero point) for a group: what kernels of 4-bit tiles take. The others are GGML types.
+bool has_nibble_tiles(const Format& format);
+// The element of the scales of such tiles: GGML blocks keep theirs inside the codes otherwise.
 Element tile_scale_element(const Format& format);
 
-// The nibble that stands for zero, as a plain row or a block stores it (int4: after the 8 is added).
+// The code that stands for zero in tiles (int4: after the 8 is added).
 unsigned code_of_zero(Element element);
 
 int64_t packed_bytes(const Format& format, PackedLayout layout, int64_t rows, int64_t columns);

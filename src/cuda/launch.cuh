@@ -2,6 +2,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "core/context.hpp"
 #include "core/status.hpp"
 
@@ -36,6 +38,29 @@ private:
     int previous_ = 0;
     bool changed_ = false;
 };
+
+// What a kernel is launched with.
+struct LaunchSize {
+    unsigned blocks, threads;
+    size_t shared_bytes;
+};
+
+// A kernel that waits for the one before it by itself (ptx::wait_for_previous_launch): it begins early where the context asks for that.
+template <class... Parameters>
+void launch_in_chain(const core::Context& context, const char* name, void (*kernel)(Parameters...), const LaunchSize& size,
+                     const std::type_identity_t<Parameters>&... parameters) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(size.blocks);
+    config.blockDim = dim3(size.threads);
+    config.dynamicSmemBytes = size.shared_bytes;
+    config.stream = stream_of(context);
+    cudaLaunchAttribute early{};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &early;
+    config.numAttrs = context.dependent_launch ? 1 : 0;
+    check(cudaLaunchKernelEx(&config, kernel, parameters...), name);
+}
 
 // Blocks for `count` items, `per_block` each. A grid's first dimension is the only one that may pass 65,535.
 inline unsigned blocks_for(int64_t count, int64_t per_block) { return unsigned(core::ceil_div(count, per_block)); }

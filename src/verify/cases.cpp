@@ -77,6 +77,19 @@ void add_few_tokens(std::vector<MatmulCase>& cases) {
     }
 }
 
+// The same for GGML blocks, with few values in all: their reference searches for scales.
+void add_few_tokens_of_blocks(std::vector<MatmulCase>& cases) {
+    constexpr Shape few[] = {{2, 6500, 160}, {16, 100, 2336}, {5, 40, 1120}, {8, 35, 512}, {1, 400, 224}, {37, 40, 480}};
+    size_t turn = 0;
+    for (const char* name : {"q8_0", "q4_k", "q6_k", "q5_k", "q4_1", "q5_0", "q5_1", "q3_k", "q2_k"})
+        for (const char* x_name : {"q8_1", ++turn % 2 ? "bf16" : "fp16", "int8:row"}) {
+            const Format x = Format::parse(x_name), weight = Format::parse(name);
+            for (size_t i = x.is_integer() ? 1 : 0; i < std::size(few); ++i)
+                cases.push_back({x, weight, i == 0 && (turn + x.is_ggml()) % 2 ? 9 : few[i].m, few[i].n,
+                                 fitting_columns(x, weight, few[i].k), float_epilogues[cases.size() % std::size(float_epilogues)], true});
+        }
+}
+
 // More tokens, in tiles whose last rows, tokens and columns are cut off.
 void add_many_tokens(std::vector<MatmulCase>& cases) {
     constexpr Shape many[] = {{65, 264, 208}, {260, 393, 144}, {33, 1040, 1104}, {17, 72, 2320}};
@@ -161,6 +174,7 @@ std::vector<MatmulCase> matmul_cases() {
             cases.push_back({Format::parse(name), Format::parse(name), 521, 37, 1091, epilogue});
     cases.push_back({Format::parse("q8_1"), Format::parse("q4_0"), 521, 37, 1120, EpilogueKind::none});
     add_few_tokens(cases);
+    add_few_tokens_of_blocks(cases);
     add_many_tokens(cases);
     return cases;
 }

@@ -24,19 +24,22 @@ uint64_t seed_of(const std::string& text) {
     return hash;
 }
 
-// An operand with the memory behind it, quantized by the reference.
+// An operand with the memory behind it, to be quantized by the reference.
 struct OperandStorage {
     MatrixStorage plain;
     QuantizedStorage quantized;
     core::Operand operand;
 
-    OperandStorage(const Context& context, const Format& format, int64_t rows, int64_t columns, uint64_t seed)
+    OperandStorage(const Format& format, int64_t rows, int64_t columns, uint64_t seed)
         : plain(format.is_plain() ? format.element : Element::fp32, rows, columns),
           quantized(format, format.is_plain() ? 0 : rows, columns) {
         plain.fill(normal_values(rows * columns, seed));
         operand.is_quantized = !format.is_plain();
         operand.tensor = plain.tensor();
         operand.quantized = quantized.view();
+    }
+
+    void quantize(const Context& context) const {
         if (operand.is_quantized) reference::quantize({&context, plain.tensor(), quantized.view(), false});
     }
 
@@ -168,7 +171,7 @@ void fill_static_scales(const Context& context, const QuantizeCase& tested, cons
 Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context, const MatmulCase& tested) {
     if (tested.for_gpus && context.device == Device::cpu) return {.not_run = "for GPUs", .error = 0, .difference = ""};
     const uint64_t seed = seed_of(tested.text());
-    const OperandStorage x(context, tested.x, tested.m, tested.k, seed), weight(context, tested.weight, tested.n, tested.k, seed + 10);
+    const OperandStorage x(tested.x, tested.m, tested.k, seed), weight(tested.weight, tested.n, tested.k, seed + 10);
     const EpilogueStorage epilogue(tested.epilogue, tested.m, tested.n, tested.k, seed);
     const MatrixStorage expected(epilogue.output, tested.m, tested.n, epilogue.transposed);
     MatmulProblem on_host{&context, x.operand, weight.operand, expected.tensor(), epilogue.epilogue};
@@ -178,20 +181,27 @@ Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context
     const bool has_tiles = weight.operand.is_quantized && core::packed_layout(tested.weight, context.device) == core::PackedLayout::tiles;
     for (const bool packed : {false, true}) {
         if (packed && !has_tiles) continue;
-        Mirror mirror(context);
         const MatrixStorage got(epilogue.output, tested.m, tested.n, epilogue.transposed);
-        MatmulProblem problem{&context, mirror.operand(x.operand), mirror.operand(weight.operand), mirror.tensor(got.tensor()),
-                              mirror.epilogue(epilogue.epilogue)};
-        if (packed) problem.weight.quantized = mirror.packed(problem.weight.quantized);
-        core::check(problem);
-        const std::string reason = core::KernelList<MatmulProblem>::reason_against(kernel, problem);
-        if (!reason.empty()) {
-            if (!ran) outcome.not_run = reason;
-            continue;
+        const auto mirrored = [&](Mirror& mirror) {
+            MatmulProblem problem{&context, mirror.operand(x.operand), mirror.operand(weight.operand), mirror.tensor(got.tensor()),
+                                  mirror.epilogue(epilogue.epilogue)};
+            if (packed) problem.weight.quantized = mirror.packed(problem.weight.quantized);
+            core::check(problem);
+            return problem;
+        };
+        // Formats and shapes decide, so a kernel is asked before the reference quantizes, which can take longer than all the rest.
+        if (!ran) {
+            Mirror mirror(context);
+            outcome.not_run = core::KernelList<MatmulProblem>::reason_against(kernel, mirrored(mirror));
+            if (!outcome.not_run.empty()) continue;
+            x.quantize(context);
+            weight.quantize(context);
+            reference::matmul(on_host);
         }
-        if (!ran) reference::matmul(on_host);
+        Mirror mirror(context);
+        const MatmulProblem problem = mirrored(mirror);
+        if (ran && !core::KernelList<MatmulProblem>::reason_against(kernel, problem).empty()) continue;
         ran = true;
-        outcome.not_run.clear();
         run_on(mirror, kernel, problem);
         mirror.bring_back(got.tensor(), problem.y);
         compare(on_host, kernel, x, weight, got, expected, outcome);

@@ -2,6 +2,7 @@
 // the same sum and two kernels must agree to the bit.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "core/packed.hpp"
@@ -16,6 +17,15 @@
 
 namespace lowbit {
 namespace {
+
+constexpr std::array tile_formats = {"int4:g128", "int4:row", "uint4:g32:asym", "nf4:g64", "mxfp4", "nvfp4", "q4_0", "iq4_nl", "q8_0",
+                                     "q4_1",      "q5_0",     "q5_1",           "q2_k",    "q3_k",  "q4_k",  "q5_k", "q6_k"};
+
+// Not whole atoms, nor whole units, where the format allows it.
+int64_t tile_columns(const core::Format& format) {
+    if (!format.is_ggml()) return 75;
+    return core::ggml_block(format.element).values == 32 ? 160 : 768;
+}
 
 class CudaApi : public testing::Test {
 protected:
@@ -114,7 +124,9 @@ TEST_F(CudaApi, FewTokensDoNotDependOnEachOther) {
          {Product{"int4:g128", "bf16", 16, 600, 4096}, Product{"int4:g128", "bf16", 16, 9000, 640},
           Product{"nf4:g64", "bf16", 16, 100, 2112}, Product{"int4:g32", "fp16", 16, 333, 1056}, Product{"int8:row", "bf16", 16, 600, 4096},
           Product{"int8:row", "int8:row", 16, 600, 4096}, Product{"fp8_e4m3:row", "fp16", 16, 40, 2048},
-          Product{"q4_0", "q8_1", 16, 600, 4096}, Product{"bf16", "bf16", 16, 600, 4096}}) {
+          Product{"q4_0", "q8_1", 16, 600, 4096}, Product{"bf16", "bf16", 16, 600, 4096}, Product{"q8_0", "bf16", 16, 600, 4096},
+          Product{"q4_k", "bf16", 16, 600, 4096}, Product{"q5_1", "fp16", 16, 9000, 672}, Product{"q6_k", "q8_1", 16, 600, 4096},
+          Product{"q4_k", "q8_1", 16, 9000, 768}, Product{"q3_k", "fp16", 16, 100, 2048}, Product{"q2_k", "q8_1", 16, 100, 2048}}) {
         SCOPED_TRACE(testing::Message() << p.weight << " x " << p.x << " " << p.n << "x" << p.k);
         const Element plain = std::string(p.x) == "fp16" ? Element::fp16 : Element::bf16;
         const bool plain_x = std::string(p.x) == "bf16" || std::string(p.x) == "fp16";
@@ -144,10 +156,12 @@ TEST_F(CudaApi, FewTokensDoNotDependOnEachOther) {
 
 TEST_F(CudaApi, PacksAsTheCpuDoesAndBack) {
     core::Context cpu;
-    for (const char* name : {"int4:g128", "int4:row", "uint4:g32:asym", "nf4:g64", "mxfp4", "nvfp4", "q4_0", "iq4_nl", "int8:row", "q4_k"})
+    std::vector<const char*> names(tile_formats.begin(), tile_formats.end());
+    names.insert(names.end(), {"int8:row", "q8_1"});
+    for (const char* name : names)
         for (const int64_t rows : {1, 17, 64}) {
             const core::Format format = core::Format::parse(name);
-            const int64_t columns = format.is_ggml() ? 256 : 200;
+            const int64_t columns = tile_columns(format);
             verify::MatrixStorage x(Element::fp32, rows, columns);
             x.fill(verify::normal_values(rows * columns, 3));
             const verify::QuantizedStorage host(format, rows, columns), back(format, rows, columns);
@@ -188,24 +202,30 @@ TEST_F(CudaApi, SaysHowMuchWorkspaceIsMissing) {
 // Each product reads the result of the one before: one that did not wait for it would read the numbers that the memory had before.
 TEST_F(CudaApi, DependentLaunchChangesNoBit) {
     constexpr int64_t width = 1024, length = 24;
-    for (const int64_t tokens : {1, 5, 16}) {
+    struct Chain {
+        const char *weight, *x;
+        int64_t tokens;
+    };
+    for (const auto& [name, x_format, tokens] : {Chain{"int4:g128", "", 1}, Chain{"int4:g128", "", 5}, Chain{"int4:g128", "", 16},
+                                                 Chain{"q4_k", "", 2}, Chain{"q4_0", "q8_1", 3}, Chain{"q6_k", "q8_1", 16}}) {
+        SCOPED_TRACE(testing::Message() << name << " x " << x_format << " " << tokens);
         Context context = Context::cuda(0);
         const Tensor weight(tensor(Element::bf16, width, width, integers(width * width, 2)));
-        const Quantized quantized = quantize(context, weight, "int4:g128");
+        const Quantized quantized = quantize(context, weight, name);
         const Packed packed = pack(context, quantized);
+        const Epilogue epilogue{.scale = 1.0f / 128, .x_format = x_format};
         const lowbit_tensor start = tensor(Element::bf16, tokens, width, integers(tokens * width, 1));
         std::vector<std::vector<float>> ends;
         for (const bool dependent : {false, true, true}) {
             context.set_dependent_launch(dependent);
             std::vector<lowbit_tensor> chain{start};
             for (int64_t i = 0; i < length; ++i) chain.push_back(output(Element::bf16, tokens, width));
-            give_workspace(context, matmul_workspace(context, Tensor(chain[0]), packed, Tensor(chain[1]), {.scale = 1.0f / 128}));
-            for (size_t i = 0; i + 1 < chain.size(); ++i)
-                matmul(context, Tensor(chain[i]), packed, Tensor(chain[i + 1]), {.scale = 1.0f / 128});
+            give_workspace(context, matmul_workspace(context, Tensor(chain[0]), packed, Tensor(chain[1]), epilogue));
+            for (size_t i = 0; i + 1 < chain.size(); ++i) matmul(context, Tensor(chain[i]), packed, Tensor(chain[i + 1]), epilogue);
             ends.push_back(read(chain.back()));
         }
-        EXPECT_EQ(ends[1], ends[0]) << tokens;
-        EXPECT_EQ(ends[2], ends[0]) << tokens;
+        EXPECT_EQ(ends[1], ends[0]);
+        EXPECT_EQ(ends[2], ends[0]);
     }
 }
 
@@ -218,10 +238,10 @@ TEST_F(CudaApi, RefusesMemoryOfTheCpu) {
 
 TEST(PackedTiles, AreUndoneByUnpack) {
     core::Context cpu;
-    for (const char* name : {"int4:g128", "int4:row", "uint4:g32:asym", "nf4:g64", "mxfp4", "nvfp4", "q4_0", "iq4_nl"})
+    for (const char* name : tile_formats)
         for (const int64_t rows : {0, 1, 16, 35}) {
             const core::Format format = core::Format::parse(name);
-            const int64_t columns = format.is_ggml() ? 96 : 75;
+            const int64_t columns = tile_columns(format);
             verify::MatrixStorage x(Element::fp32, rows, columns);
             x.fill(verify::normal_values(rows * columns, 3));
             const verify::QuantizedStorage host(format, rows, columns), back(format, rows, columns);
@@ -233,6 +253,46 @@ TEST(PackedTiles, AreUndoneByUnpack) {
             core::unpack_planes(packed, back.view());
             EXPECT_TRUE(back == host) << name << " " << rows << ": " << back.first_difference(host);
         }
+}
+
+// Codes and terms stand where the drawing in packed.hpp says: the values read from there are those of the blocks.
+TEST(PackedTiles, HoldTheValuesOfBlocks) {
+    core::Context cpu;
+    constexpr int64_t rows = 19;
+    for (const char* name : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"}) {
+        const core::Format format = core::Format::parse(name);
+        const core::TileBlock block = core::tile_block(format.element);
+        const int64_t columns = tile_columns(format), span = core::ggml_block(format.element).values;
+        verify::MatrixStorage x(Element::fp32, rows, columns), expected(Element::fp32, rows, columns);
+        x.fill(verify::normal_values(rows * columns, 3));
+        const verify::QuantizedStorage host(format, rows, columns);
+        core::run(core::QuantizeProblem{&cpu, x.tensor(), host.view(), false});
+        core::run(core::DequantizeProblem{&cpu, host.view(), expected.tensor()});
+        core::Buffer memory(core::Allocator::aligned_heap(), core::packed_bytes(format, core::PackedLayout::tiles, rows, columns));
+        const core::QuantizedView packed = core::packed_planes(format, core::PackedLayout::tiles, rows, columns, memory.data());
+        core::pack_planes(host.view(), packed);
+        for (int64_t row = 0; row < rows; ++row)
+            for (int64_t column = 0; column < columns; ++column) {
+                const int inside = int(row % 16), group = int(column % span) / block.group;
+                const uint8_t* atom = packed.codes + (row / 16 * ((columns + 63) / 64) + column / 64) * 128 * block.bits;
+                const uint8_t* terms =
+                    static_cast<uint8_t*>(packed.scales) + (row / 16 * (columns / span) + column / span) * block.term_bytes();
+                const auto half = [&](int which) {
+                    uint16_t bits;
+                    std::memcpy(&bits, terms + core::tile_half_byte(block, inside, which), 2);
+                    return core::fp16_to_float(bits);
+                };
+                const auto integer = [&](int which) { return int(int8_t(terms[core::tile_integer_byte(block, inside, group, which)])); };
+                const unsigned bits = core::tile_code(block.bits, inside, int(column % 64)).read(atom);
+                const int code = block.bits == 8 ? int(int8_t(bits)) : int(bits) - block.zero;
+                float scale = half(0), minimum = block.minimums ? half(1) : 0.0f;
+                if (block.integers == 2) scale *= float(integer(0)), minimum *= -float(integer(1));
+                if (block.integers == 1 && !block.minimums) scale *= float(integer(0));
+                if (block.integers == 1 && block.minimums) scale *= float(integer(0) & 15), minimum *= -float(integer(0) >> 4 & 15);
+                const float product = scale * float(code);
+                ASSERT_EQ(double(product + minimum), expected.at(row, column)) << name << " " << row << " " << column;
+            }
+    }
 }
 
 }  // namespace

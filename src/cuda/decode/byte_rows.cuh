@@ -19,8 +19,9 @@ struct ByteRowsArgs {
 struct ByteRows {
     using Args = ByteRowsArgs;
     using Group = NoDecodeGroup;
+    using Terms = NoTerms;
     static constexpr int unit_bytes = 2048, half_bytes = 64;
-    static constexpr bool natural_order = false, token_terms = false, zero_points = false;
+    static constexpr bool natural_order = false, token_terms = false, zero_points = false, minimums = false;
 
     struct Place {
         const uint8_t* rows[2];  // g and g + 8

@@ -1,7 +1,7 @@
 // From a problem with few tokens to a launch of the streaming product.
 #include "cuda/decode/integer_tokens.cuh"
-#include "cuda/decode/nibbles_launch.cuh"
 #include "cuda/decode/rows_launch.cuh"
+#include "cuda/decode/tiles_args.cuh"
 #include "cuda/devices.hpp"
 #include "cuda/gemm/gemm.hpp"
 #include "cuda/gemm/prepare.cuh"
@@ -108,32 +108,37 @@ void use_group_scales(const QuantizedView& weight, DecodeArgs& args) {
     args.groups = int(core::ceil_div(weight.columns, args.scales.group));
 }
 
-// ---- 4-bit tiles ----
+// ---- tiles ----
 
-// Tokens of q8_1 have a scale for every 32 values.
-int nibble_segments(Element tokens, const QuantizedView& weight) {
+constexpr int tile_unit_values = 128;
+
+// Groups of a unit: those of the weight, but tokens of q8_1 have a scale for every 32 values.
+int tile_segments(Element tokens, const QuantizedView& weight) {
+    if (!core::has_nibble_tiles(weight.format)) return tile_unit_values / core::tile_block(weight.format.element).group;
     const int segments = segments_of(weight);
     return tokens == Element::q8_1 && segments > 0 && segments < 4 ? 4 : segments;
 }
 
-NibblesLaunch find_nibbles(Element tokens, const QuantizedView& weight) {
-    const auto launch = tokens == Element::bf16 ? nibbles_bf16_launch : tokens == Element::fp16 ? nibbles_fp16_launch : nibbles_int8_launch;
-    return launch(weight.format, nibble_segments(tokens, weight));
+TilesLaunch find_tiles(Element tokens, const QuantizedView& weight) {
+    const auto of = [&](auto bf16, auto fp16, auto int8) { return tokens == Element::bf16 ? bf16 : tokens == Element::fp16 ? fp16 : int8; };
+    if (!core::has_nibble_tiles(weight.format))
+        return of(blocks_bf16_launch, blocks_fp16_launch, blocks_int8_launch)(weight.format.element);
+    return of(nibbles_bf16_launch, nibbles_fp16_launch, nibbles_int8_launch)(weight.format, tile_segments(tokens, weight));
 }
 
-std::string reason_against_nibbles(const MatmulProblem& problem, Element tokens) {
+std::string reason_against_tiles(const MatmulProblem& problem, Element tokens) {
     if (std::string reason = reason_against_problem(problem, tokens); !reason.empty()) return reason;
     if (!problem.weight.is_quantized || problem.weight.quantized.layout != core::PackedLayout::tiles)
         return "weight is not packed in tiles";
     const QuantizedView& weight = problem.weight.quantized;
     if (tokens == Element::int8 && !scale_at_end(problem.x.quantized)) return "scales of x change along K";
     if (problem.x.is_quantized && problem.raw_integers()) return "y is int32, the raw product of integers";
-    return find_nibbles(tokens, weight) ? "" : core::join("no kernel for ", weight.format.print());
+    return find_tiles(tokens, weight) ? "" : core::join("no kernel for ", weight.format.print());
 }
 
-int64_t nibbles_workspace(const MatmulProblem& problem) {
-    if (!problem.x.is_quantized) return tokens_workspace(problem, NibbleTiles::unit_values);
-    return problem.m() * core::ceil_div(problem.k(), NibbleTiles::unit_values) * integer_unit_bytes;
+int64_t tiles_workspace(const MatmulProblem& problem) {
+    if (!problem.x.is_quantized) return tokens_workspace(problem, tile_unit_values);
+    return problem.m() * core::ceil_div(problem.k(), tile_unit_values) * integer_unit_bytes;
 }
 
 void prepare_integer_tokens(const MatmulProblem& problem, int segments, DecodeArgs& args) {
@@ -142,28 +147,34 @@ void prepare_integer_tokens(const MatmulProblem& problem, int segments, DecodeAr
     tokens.codes = x.codes, tokens.row_bytes = x.row_bytes(), tokens.columns = x.columns;
     tokens.blocks = x.format.element == Element::q8_1;
     tokens.segments = segments;
-    tokens.units = int(core::ceil_div(x.columns, NibbleTiles::unit_values)), tokens.tokens = int(x.rows);
+    tokens.units = int(core::ceil_div(x.columns, tile_unit_values)), tokens.tokens = int(x.rows);
     tokens.to = static_cast<uint8_t*>(problem.scratch);
     constexpr int threads = 128;
-    order_integer_tokens<<<blocks_for(int64_t(tokens.tokens) * tokens.units * 4, threads), threads, 0, stream_of(*problem.context)>>>(
-        tokens);
-    check_launch("order_integer_tokens");
+    launch_in_chain(*problem.context, "order_integer_tokens", order_integer_tokens,
+                    {blocks_for(int64_t(tokens.tokens) * tokens.units * 4, threads), threads, 0}, tokens);
     args.tokens = tokens.to;
     args.token_stride = int64_t(tokens.units) * integer_unit_bytes;
     if (!tokens.blocks) args.epilogue.token_scale[0] = constant_scale(x);
 }
 
-void run_nibbles(const MatmulProblem& problem, Element tokens) {
+void run_tiles(const MatmulProblem& problem, Element tokens) {
     const QuantizedView& weight = problem.weight.quantized;
     const core::TileGrid grid(weight.format, weight.rows, weight.columns);
+    TilesArgs tiles{weight.codes, grid.atoms * core::tile_atom_bytes(grid.bits), int(grid.atoms)};
     DecodeArgs args = common_args(problem);
-    use_group_scales(weight, args);
+    if (core::has_nibble_tiles(weight.format)) {
+        use_group_scales(weight, args);
+    } else {
+        const core::TileBlock block = core::tile_block(weight.format.element);
+        args.scales.group = block.group;
+        tiles.terms = static_cast<const uint8_t*>(weight.scales);
+        tiles.blocks = int(grid.groups), tiles.tile_term_bytes = grid.groups * block.term_bytes();
+    }
     if (problem.x.is_quantized)
-        prepare_integer_tokens(problem, nibble_segments(tokens, weight), args);
+        prepare_integer_tokens(problem, tile_segments(tokens, weight), args);
     else
-        prepare_tokens(problem, NibbleTiles::unit_values, args);
-    find_nibbles(tokens, weight)(args, {weight.codes, grid.atoms * NibbleTiles::atom_bytes, int(grid.atoms)}, problem.k(),
-                                 *problem.context);
+        prepare_tokens(problem, tile_unit_values, args);
+    find_tiles(tokens, weight)(args, tiles, problem.k(), *problem.context);
 }
 
 // ---- plain rows ----
@@ -252,10 +263,10 @@ void add_kernel(core::Registry& registry, const char* name, Element tokens, cons
 }  // namespace
 
 void add_decode(core::Registry& registry) {
-    add_kernel(registry, "decode_tiles_bf16", Element::bf16, reason_against_nibbles, run_nibbles, nibbles_workspace);
-    add_kernel(registry, "decode_tiles_fp16", Element::fp16, reason_against_nibbles, run_nibbles, nibbles_workspace);
-    add_kernel(registry, "decode_tiles_int8", Element::int8, reason_against_nibbles, run_nibbles, nibbles_workspace);
-    add_kernel(registry, "decode_tiles_q8_1", Element::q8_1, reason_against_nibbles, run_nibbles, nibbles_workspace);
+    add_kernel(registry, "decode_tiles_bf16", Element::bf16, reason_against_tiles, run_tiles, tiles_workspace);
+    add_kernel(registry, "decode_tiles_fp16", Element::fp16, reason_against_tiles, run_tiles, tiles_workspace);
+    add_kernel(registry, "decode_tiles_int8", Element::int8, reason_against_tiles, run_tiles, tiles_workspace);
+    add_kernel(registry, "decode_tiles_q8_1", Element::q8_1, reason_against_tiles, run_tiles, tiles_workspace);
     add_kernel(registry, "decode_rows_bf16", Element::bf16, reason_against_rows, run_rows, rows_workspace);
     add_kernel(registry, "decode_rows_fp16", Element::fp16, reason_against_rows, run_rows, rows_workspace);
     add_kernel(registry, "decode_rows_int8", Element::int8, reason_against_rows, run_rows, rows_workspace);

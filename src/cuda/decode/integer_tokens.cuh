@@ -1,10 +1,11 @@
-// Tokens of 8 bits in the order in which tiles of nibbles are multiplied (nibble_tiles.cuh): units of 128 codes, each followed by 32 bytes
-// of terms, a scale and the sum of the codes for each of its segments.
+// Tokens of 8 bits in the order in which tiles are multiplied (nibble_tiles.cuh, block_tiles.cuh): units of 128 codes, each followed by 32
+// bytes of terms, a scale and the sum of the codes for each of its segments (decode/tokens.cuh).
 #pragma once
 #include "core/ggml_blocks.hpp"
 #include "cuda/formats/load_bytes.cuh"
 #include "cuda/formats/planes.cuh"
 #include "cuda/numbers.cuh"
+#include "cuda/ptx/async_copy.cuh"
 
 namespace lowbit::cuda {
 
@@ -12,7 +13,7 @@ struct IntegerTokens {
     const uint8_t* codes = nullptr;
     int64_t row_bytes = 0, columns = 0;
     bool blocks = false;  // q8_1; otherwise rows of int8, whose scale is the epilogue's
-    int segments = 1;     // of 128: 1 or 4 (2 where groups have 64)
+    int segments = 1;     // of 128: 1 or 4 (2 where groups have 64, 8 where they have 16)
     int units = 0, tokens = 0;
     uint8_t* to = nullptr;
 };
@@ -23,12 +24,15 @@ static __global__ void order_integer_tokens(IntegerTokens x) {
     const int index = blockIdx.x * blockDim.x + threadIdx.x, count = x.tokens * x.units * 4;
     const int unit = index / 4, quarter = index % 4, token = unit / x.units, column = (unit - token * x.units) * 128 + quarter * 32;
     uint32_t words[8] = {};
-    float scale = 1.0f;
+    uint32_t scale = 0x3c00;  // fp16
+    ptx::let_dependents_begin();
+    // The codes may be the result of the launch before, and its tokens, in the place of these, may still be read.
+    ptx::wait_for_previous_launch();
     if (index < count && column < x.columns) {
         const uint8_t* row = x.codes + token * x.row_bytes;
         const uint8_t* from = row + (x.blocks ? column / 32 * 36 : column);
         if (x.blocks) {
-            scale = half_to_float(uint16_t(from[0] | from[1] << 8));
+            scale = uint32_t(from[0] | from[1] << 8);
             from += 4;
         }
         const int valid = int(smaller(x.columns - column, 32));
@@ -39,9 +43,10 @@ static __global__ void order_integer_tokens(IntegerTokens x) {
             for (int i = 0; i < valid; ++i) words[i / 4] |= uint32_t(from[i]) << (i % 4 * 8);
         }
     }
-    int sum = 0;
+    int sums[2] = {};  // of 16 codes each
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum = __dp4a(int(words[i]), 0x01010101, sum);
+    for (int i = 0; i < 8; ++i) sums[i / 4] = __dp4a(int(words[i]), 0x01010101, sums[i / 4]);
+    int sum = sums[0] + sums[1];
     // One segment has the sum of all four quarters, two of two.
     for (int distance = 1; distance < 4 / x.segments; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     if (index >= count) return;
@@ -55,9 +60,14 @@ static __global__ void order_integer_tokens(IntegerTokens x) {
             const uint32_t word = __byte_perm(low, high, 0x5140);
             *reinterpret_cast<uint32_t*>(to + quarter / 2 * 64 + t * 16 + (quarter % 2 * 2 + w) * 4) = word;
         }
+    if (x.segments == 8) {
+        *reinterpret_cast<uint2*>(to + 128 + quarter * 8) = make_uint2(scale | uint32_t(sums[0]) << 16, scale | uint32_t(sums[1]) << 16);
+        return;
+    }
     const int per_segment = 4 / x.segments;
     if (quarter % per_segment == 0)
-        *reinterpret_cast<uint2*>(to + 128 + quarter / per_segment * 8) = make_uint2(__float_as_uint(scale), uint32_t(sum));
+        *reinterpret_cast<uint2*>(to + 128 + quarter / per_segment * 8) =
+            make_uint2(__float_as_uint(half_to_float(uint16_t(scale))), uint32_t(sum));
 }
 
 }  // namespace lowbit::cuda

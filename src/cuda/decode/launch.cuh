@@ -24,17 +24,10 @@ void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weigh
               "cudaFuncSetAttribute");
         ready.fetch_or(bit, std::memory_order_relaxed);
     }
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(unsigned(core::ceil_div(args.tiles, args.split.tiles_per_block)));
-    config.blockDim = dim3(unsigned(args.split.warps() * 32 + 32));
-    config.dynamicSmemBytes = size_t(args.split.shared_bytes);
-    config.stream = stream_of(context);
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &early;
-    config.numAttrs = context.dependent_launch ? 1 : 0;
-    check(cudaLaunchKernelEx(&config, decode_stream<C>, args, weight), "decode_stream");
+    launch_in_chain(
+        context, "decode_stream", decode_stream<C>,
+        {blocks_for(args.tiles, args.split.tiles_per_block), unsigned(args.split.warps() * 32 + 32), size_t(args.split.shared_bytes)}, args,
+        weight);
 }
 
 // How a source's rings look, for split_decode.

@@ -1,21 +1,17 @@
 // 4-bit codes in the `tiles` layout: a unit is two atoms of a tile, 128 columns in 1024 neighbouring bytes.
 #pragma once
-#include "core/packed.hpp"
 #include "cuda/decode/config.cuh"
+#include "cuda/decode/tiles_args.cuh"
 #include "cuda/formats/nibbles.cuh"
 
 namespace lowbit::cuda {
 
-struct NibbleTilesArgs {
-    const uint8_t* codes = nullptr;
-    int64_t tile_bytes = 0;  // from tile to tile
-    int atoms = 0;           // of a tile
-};
-
 // How all sources of nibbles are copied and held.
 struct NibbleTiles {
-    using Args = NibbleTilesArgs;
-    static constexpr int unit_values = 128, unit_bytes = 1024, atom_bytes = core::TileGrid::atom_bytes;
+    using Args = TilesArgs;
+    using Terms = NoTerms;
+    static constexpr int unit_values = 128, unit_bytes = 1024, atom_bytes = core::tile_atom_bytes(4);
+    static constexpr bool minimums = false;
 
     struct Codes {
         uint4 atoms[atoms_per_unit];

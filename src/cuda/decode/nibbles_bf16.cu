@@ -2,6 +2,6 @@
 
 namespace lowbit::cuda {
 
-NibblesLaunch nibbles_bf16_launch(const core::Format& format, int segments) { return nibbles_launch<ptx::MmaBf16>(format, segments); }
+TilesLaunch nibbles_bf16_launch(const core::Format& format, int segments) { return nibbles_launch<ptx::MmaBf16>(format, segments); }
 
 }  // namespace lowbit::cuda

@@ -2,6 +2,6 @@
 
 namespace lowbit::cuda {
 
-NibblesLaunch nibbles_fp16_launch(const core::Format& format, int segments) { return nibbles_launch<ptx::MmaFp16>(format, segments); }
+TilesLaunch nibbles_fp16_launch(const core::Format& format, int segments) { return nibbles_launch<ptx::MmaFp16>(format, segments); }
 
 }  // namespace lowbit::cuda

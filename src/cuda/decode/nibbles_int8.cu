@@ -2,7 +2,7 @@
 
 namespace lowbit::cuda {
 
-NibblesLaunch nibbles_int8_launch(const core::Format& format, int segments) {
+TilesLaunch nibbles_int8_launch(const core::Format& format, int segments) {
     switch (format.element) {
     case Element::int4:
     case Element::q4_0: return integers_launch<NibblesTimesInt8<true>>(segments, has_narrow_scales(format));

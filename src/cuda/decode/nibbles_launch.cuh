@@ -5,11 +5,8 @@
 
 namespace lowbit::cuda {
 
-using NibblesLaunch = void (*)(DecodeArgs, const NibbleTilesArgs&, int64_t columns, const core::Context&);
-
-// Null, here and below: no kernel for these groups and scales.
 template <class Source>
-NibblesLaunch integers_launch(int segments, bool narrow) {
+TilesLaunch integers_launch(int segments, bool narrow) {
     constexpr DecodeScales halves = DecodeScales::halves;
     if (!narrow) return segments == 1 ? launch_decode_source<Source, 1, DecodeScales::others> : nullptr;
     switch (segments) {
@@ -26,7 +23,7 @@ inline bool has_narrow_scales(const core::Format& format) {
 }
 
 template <class Mma>
-NibblesLaunch nibbles_launch(const core::Format& format, int segments) {
+TilesLaunch nibbles_launch(const core::Format& format, int segments) {
     constexpr DecodeScales halves = DecodeScales::halves, others = DecodeScales::others;
     const bool narrow = has_narrow_scales(format);
     switch (format.element) {
@@ -47,9 +44,5 @@ NibblesLaunch nibbles_launch(const core::Format& format, int segments) {
     default: return nullptr;
     }
 }
-
-NibblesLaunch nibbles_bf16_launch(const core::Format& format, int segments);
-NibblesLaunch nibbles_fp16_launch(const core::Format& format, int segments);
-NibblesLaunch nibbles_int8_launch(const core::Format& format, int segments);  // x int8 or q8_1
 
 }  // namespace lowbit::cuda

@@ -30,6 +30,7 @@ public:
         for (int step = 0; step < C::steps_per_unit; ++step) {
             const int atom = step / Source::steps_per_atom, inside = step % Source::steps_per_atom, segment = step / C::steps_per_segment;
             if (inside == 0) x.load(tokens, atom * Source::token_atom_bytes);
+            if constexpr (sums_tokens) add_tokens(x, inside);
 #pragma unroll
             for (int r = 0; r < C::RowTiles; ++r) {
                 uint32_t a[4], b[2];
@@ -58,6 +59,18 @@ public:
     }
 
 private:
+    // Numbers of 16 bits x codes with minimums: the sum of a token's values over a group is its product with a row of ones.
+    static constexpr bool sums_tokens = Source::minimums && !Source::token_terms;
+    __device__ void add_tokens(const TokenFragments<C>& x, int step) {
+        const uint32_t one = Source::ones(), ones[4] = {one, one, one, one};
+#pragma unroll
+        for (int t = 0; t < C::TokenTiles; ++t) {
+            uint32_t b[2];
+            x.step(t, step, b);
+            Mma::multiply(token_sums_[t], ones, b);
+        }
+    }
+
     __device__ typename C::Sum final_sum(int r, int tile, int e) const {
         if constexpr (C::Segments > 0)
             return sums_[r][tile][e];
@@ -89,10 +102,16 @@ private:
 #pragma unroll
                     for (int e = 2 * half; e < 2 * half + 2; ++e) {
                         sums_[r][tile][e] += scale * float(whole_part(r, tile, e));
+                        if constexpr (sums_tokens) sums_[r][tile][e] += unit.terms[r].minimum(segment, half) * token_sums_[tile][e % 2];
 #pragma unroll
                         for (int chain = 0; chain < chains; ++chain) parts_[r][tile][chain][e] = 0;
                     }
             }
+        if constexpr (sums_tokens)
+#pragma unroll
+            for (int tile = 0; tile < C::TokenTiles; ++tile)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) token_sums_[tile][e] = 0;
     }
 
     // Integer products of codes that still have their offset on: what it is times the sum of the token's codes comes off, exactly.
@@ -101,16 +120,16 @@ private:
         for (int tile = 0; tile < C::TokenTiles; ++tile)
 #pragma unroll
             for (int column = 0; column < 2; ++column) {
-                const uint2 term = terms.at(tile, column, segment);
-                const float token_scale = __uint_as_float(term.x);
-                const int token_sum = int(term.y);
+                const TokenTerm term = terms.at(tile, column, segment);
 #pragma unroll
                 for (int r = 0; r < C::RowTiles; ++r)
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
                         const int e = 2 * half + column;
-                        const int product = int(whole_part(r, tile, e)) - unit.group(r, segment).offset[half] * token_sum;
-                        sums_[r][tile][e] += unit.scale(r, segment, half, args) * token_scale * float(product);
+                        const int product = int(whole_part(r, tile, e)) - unit.group(r, segment).offset[half] * term.sum;
+                        sums_[r][tile][e] += unit.scale(r, segment, half, args) * term.scale * float(product);
+                        if constexpr (Source::minimums)
+                            sums_[r][tile][e] += unit.terms[r].minimum(segment, half) * term.scale * float(term.sum);
 #pragma unroll
                         for (int chain = 0; chain < chains; ++chain) parts_[r][tile][chain][e] = 0;
                     }
@@ -120,6 +139,7 @@ private:
     // Products follow each other in two chains: one alone would mostly wait for its own last one. (The same for any number of tokens.)
     static constexpr int chains = C::steps_per_segment > 2 ? 2 : 1;
     typename C::Part parts_[C::RowTiles][C::TokenTiles][chains][4] = {};
+    typename C::Part token_sums_[sums_tokens ? C::TokenTiles : 1][4] = {};
     float sums_[C::Segments > 0 ? C::RowTiles : 1][C::Segments > 0 ? C::TokenTiles : 1][4] = {};
 };
 

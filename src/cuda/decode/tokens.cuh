@@ -29,13 +29,13 @@ __device__ inline void copy_tokens(const DecodeArgs& args, uint8_t* buffers, Pha
     }
 }
 
-// The tokens' fragments of an atom: words 2s and 2s + 1 belong to step s.
+// The tokens' fragments of an atom: words 2s and 2s + 1 belong to step s (or word s, where steps are half as deep).
 template <class C>
 struct TokenFragments {
-    static constexpr int words = 2 * C::Source::steps_per_atom;
+    static constexpr int loaded_words = C::Source::token_atom_bytes / 16;  // four lanes share a token
+    static constexpr int words = C::Source::byte_tokens ? 2 * loaded_words : loaded_words;
+    static constexpr int words_per_step = words / C::Source::steps_per_atom;
     uint32_t b[C::TokenTiles][words];
-
-    static constexpr int loaded_words = C::Source::byte_tokens ? words / 2 : words;
 
     // Where a lane finds its part of a unit. Tokens that do not exist repeat the last one: their results are not stored.
     __device__ static int offset(int tile, const DecodeArgs& args) {
@@ -67,10 +67,18 @@ struct TokenFragments {
                 }
             }
     }
-    __device__ void step(int tile, int s, uint32_t (&pair)[2]) const { pair[0] = b[tile][2 * s], pair[1] = b[tile][2 * s + 1]; }
+    __device__ void step(int tile, int s, uint32_t (&pair)[2]) const {
+        pair[0] = b[tile][words_per_step * s];
+        if constexpr (words_per_step == 2) pair[1] = b[tile][words_per_step * s + 1];
+    }
 };
 
-// Integer tokens: behind the codes of a unit stand a scale (fp32) and the sum of the codes, for each quarter of it or for all of it.
+// Integer tokens: behind the codes of a unit stand a scale (fp32) and the sum of the codes, for each quarter of it or for all of it; for
+// eight segments as fp16 and a sum of 16 bits.
+struct TokenTerm {
+    float scale;
+    int sum;
+};
 template <class C>
 struct TokenTerms {
     uint32_t place[C::TokenTiles][2];  // of the two tokens of this lane's results
@@ -90,7 +98,15 @@ struct TokenTerms {
 #pragma unroll
             for (int tile = 0; tile < C::TokenTiles; ++tile) place[tile][0] += bytes, place[tile][1] += bytes;
     }
-    __device__ uint2 at(int tile, int column, int segment) const { return ptx::load_8(place[tile][column] + 8 * segment); }
+    __device__ TokenTerm at(int tile, int column, int segment) const {
+        if constexpr (C::Segments == 8) {
+            const uint32_t both = ptx::load_4(place[tile][column] + 4 * segment);
+            return {half_to_float(uint16_t(both)), int(both) >> 16};
+        } else {
+            const uint2 term = ptx::load_8(place[tile][column] + 8 * segment);
+            return {__uint_as_float(term.x), int(term.y)};
+        }
+    }
 };
 
 }  // namespace lowbit::cuda

@@ -12,15 +12,17 @@ struct UnitInRegisters {
     uint32_t scales[C::RowTiles][segments];  // of rows g and g + 8, as they lie in memory
     uint32_t second_scales[C::RowTiles][C::Scales == DecodeScales::halves ? 1 : segments];
     uint32_t zeros[C::RowTiles][segments];
+    typename C::Source::Terms terms[C::RowTiles];
 
     __device__ void load(uint32_t slot, int lane, const DecodeArgs& args) {
 #pragma unroll
         for (int r = 0; r < C::RowTiles; ++r) {
             codes[r].load(slot + r * C::Source::unit_bytes, lane);
             const uint32_t at = slot + C::scales_at + r * C::scale_room, g = uint32_t(lane / 4);
+            if constexpr (C::Scales == DecodeScales::blocks) terms[r].load(at, lane);
 #pragma unroll
             for (int s = 0; s < C::Segments; ++s) {
-                if constexpr (C::Scales == DecodeScales::rows) {
+                if constexpr (C::Scales == DecodeScales::rows || C::Scales == DecodeScales::blocks) {
                 } else if constexpr (C::Scales == DecodeScales::halves) {
                     scales[r][s] = ptx::load_4(at + s * 32 + g * 4);
                 } else if (args.scales.bytes == 4) {
@@ -34,7 +36,9 @@ struct UnitInRegisters {
         }
     }
     __device__ float scale(int r, int s, int half, const DecodeArgs& args) const {
-        if constexpr (C::Scales == DecodeScales::halves) {
+        if constexpr (C::Scales == DecodeScales::blocks) {
+            return terms[r].scale(s, half);
+        } else if constexpr (C::Scales == DecodeScales::halves) {
             const uint32_t bits = half ? scales[r][s] >> 16 : scales[r][s] & 0xffffu;
             return args.scales.element == Element::fp16 ? half_to_float(uint16_t(bits)) : bfloat_to_float(uint16_t(bits));
         } else if constexpr (C::Scales == DecodeScales::rows) {
@@ -64,6 +68,12 @@ public:
             first_row_ = int64_t(first_tile) * rows_per_tile + threadIdx.x % 32 / 4;
             ahead_unit_ = depth_warp;
             load_ahead();
+        } else if constexpr (C::Scales == DecodeScales::blocks) {
+            const int lane = threadIdx.x % 32, r = lane / 16, chunk = lane % 16;  // of 16 bytes, as below
+            scale_segment_ = r < C::RowTiles && chunk * 16 < C::scale_room ? chunk : none;
+            scales_ = weight.terms + smaller(first_tile + r, args.tiles - 1) * weight.tile_term_bytes;
+            scale_place_ = C::scales_at + r * C::scale_room + chunk * 16;
+            ptx::hold(scales_), ptx::hold(scale_segment_), ptx::hold(scale_place_);
         } else if constexpr (C::Segments > 0) {
             // 16 bytes of scales per lane: the lower half of the warp for the first tile, the upper for the second.
             const int lane = threadIdx.x % 32, r = lane / 16, chunk = lane % 16;
@@ -89,7 +99,11 @@ public:
 #pragma unroll
             for (int r = 0; r < C::RowTiles; ++r)
                 Source::copy(slot + r * Source::unit_bytes, lane, weight_, codes_[r], unit_, args_.split.depth_warps);
-            if constexpr (C::Segments > 0 && C::Scales != DecodeScales::rows) {
+            if constexpr (C::Scales == DecodeScales::blocks) {
+                if (scale_segment_ != none)
+                    ptx::copy_16(slot + scale_place_, scales_ + Source::Terms::offset(unit_, scale_segment_),
+                                 Source::Terms::exists(unit_, scale_segment_, weight_.blocks));
+            } else if constexpr (C::Segments > 0 && C::Scales != DecodeScales::rows) {
                 const auto group_of = [&](int segment) { return int(args_.split.span.quotient(uint32_t(unit_ * C::Segments + segment))); };
                 if (scale_segment_ != none) {
                     const int group = group_of(scale_segment_);
@@ -142,7 +156,7 @@ private:
     const uint8_t* zeros_ = nullptr;
     int scale_place_ = 0, zero_place_ = 0;
     static constexpr int none = -1;
-    int scale_segment_ = none, zero_segment_ = none;  // whose scales and zero points this lane brings
+    int scale_segment_ = none, zero_segment_ = none;  // whose scales (terms: which 16 bytes) and zero points this lane brings
 };
 
 }  // namespace lowbit::cuda

@@ -18,6 +18,23 @@ __device__ inline uint32_t fp8_pair_to_half(uint32_t two_bytes) {
     return uint32_t(raw.x) | uint32_t(raw.y) << 16;
 }
 
+// Signed bytes `first` and first + 2 of a word, first = 0 or 1.
+template <class Mma>
+__device__ inline uint32_t widen_alternate_bytes(uint32_t word, int first) {
+    using Pair = typename Magic<Mma>::Pair;
+    const uint32_t moved = first ? word >> 8 : word;
+    if constexpr (std::is_same_v<Mma, ptx::MmaBf16>) {
+        // The last seven bits in the mantissa of 128 read as 128 + them; the sign, which counts -128 more, makes the 128 that comes off
+        // 256.
+        const uint32_t number = ptx::mask_or(moved, 0x007f007fu, 0x43004300u), offset = ptx::mask_or(moved, 0x00800080u, 0x43004300u);
+        return as_bits(__hsub2(as_pair<Pair>(number), as_pair<Pair>(offset)));
+    } else {
+        // code + 128 in the low byte of 1024 reads as 1152 + code.
+        const uint32_t number = ptx::mask_xor(moved, 0x00ff00ffu, 0x64806480u);
+        return as_bits(__hsub2(as_pair<Pair>(number), __float2half2_rn(1152.0f)));
+    }
+}
+
 template <class Mma, Element E>
 __device__ inline void widen_bytes(uint32_t word, uint32_t (&pairs)[2]) {
     constexpr bool bf16 = std::is_same_v<Mma, ptx::MmaBf16>;

@@ -47,7 +47,11 @@ std::optional<AlignedRows> aligned_rows(Arithmetic arithmetic, const Operand& op
     return rows;
 }
 
-bool is_tiles(const Operand& operand) { return operand.is_quantized && operand.quantized.layout == core::PackedLayout::tiles; }
+// Packed tiles whose codes are nibbles with a scale for each group. Other tiles are decoded as blocks are.
+bool is_nibble_tiles(const Operand& operand) {
+    return operand.is_quantized && operand.quantized.layout == core::PackedLayout::tiles &&
+           core::has_nibble_tiles(operand.quantized.format);
+}
 
 // Group borders fall between steps of the main loop.
 bool whole_steps(const core::Format& format, int64_t columns, int step) {
@@ -71,7 +75,7 @@ enum class Scaling { none, at_end, by_group, inside };  // inside: the decoder m
 Scaling scaling_of(Arithmetic arithmetic, const Operand& operand, bool raw) {
     if (!operand.is_quantized || raw) return Scaling::none;
     const QuantizedView& view = operand.quantized;
-    if (is_tiles(operand)) return Scaling::by_group;
+    if (is_nibble_tiles(operand)) return Scaling::by_group;
     if (!is_floating(arithmetic)) {
         if (view.format.is_ggml()) return Scaling::by_group;
         return scale_at_end(view) ? Scaling::at_end : Scaling::by_group;
@@ -268,7 +272,7 @@ std::string ampere_reason_against(Arithmetic arithmetic, WeightSource source, co
         if (std::string reason = reason_against_integers(problem); !reason.empty()) return reason;
     switch (source) {
     case WeightSource::tiles:
-        if (!is_tiles(problem.weight)) return "weight is not packed in tiles";
+        if (!is_nibble_tiles(problem.weight)) return "weight is not packed in tiles of nibbles";
         return scaling_of(arithmetic, problem.x, false) == Scaling::by_group ? "scales of x change along K" : "";
     case WeightSource::rows: {
         if (!aligned_rows(arithmetic, problem.weight))

@@ -80,7 +80,8 @@ std::string reason_against(const core::MatmulProblem& problem) {
     if (is_narrow(x) && is_narrow(weight)) return "both sides are numbers of 16 bits";
     if (!weight.is_quantized) return "";
     const core::Format& format = weight.quantized.format;
-    if (weight.quantized.layout == core::PackedLayout::tiles && is_narrow(x)) return "weight is packed in tiles";
+    if (weight.quantized.layout == core::PackedLayout::tiles && core::has_nibble_tiles(format) && is_narrow(x))
+        return "weight is packed in tiles of nibbles";
     if (x.is_quantized && x.quantized.format.is_integer() && format.is_integer()) return "both sides are integers";
     return "";
 }

@@ -160,7 +160,7 @@ struct TilesSource {
         int64_t tiles = 0, atoms = 0;
     };
     template <int Rows>
-    static constexpr int stage_bytes = Rows / 16 * core::TileGrid::atom_bytes;
+    static constexpr int stage_bytes = Rows / 16 * core::tile_atom_bytes(4);
     static constexpr bool decodes = true;
     struct Kept {
         uint4 words;

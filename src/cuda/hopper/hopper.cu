@@ -75,7 +75,9 @@ int groups_of_block(const QuantizedView& weight) {
 std::string reason_against_weight(const FamilyTraits& family, const MatmulProblem& problem) {
     const Operand& weight = problem.weight;
     if (family.weight == HopperWeight::tiles) {
-        if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles) return "weight is not packed in tiles";
+        if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles ||
+            !core::has_nibble_tiles(weight.quantized.format))
+            return "weight is not packed in tiles of nibbles";
         return groups_of_block(weight.quantized) ? "" : core::join("groups of ", GroupScales(weight.quantized).group);
     }
     const bool widened = family.weight == HopperWeight::widened;
@@ -106,7 +108,7 @@ void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperA
     const bool whole_rows = scales.group >= weight.columns;
     args.blocks_per_group = whole_rows ? INT32_MAX : std::max(1, scales.group / int(core::TileGrid::columns_per_atom));
     const int box_tiles = tile.rows / 16, runs = box_tiles * groups;
-    args.weight = stack_map(weight.codes, core::TileGrid::atom_bytes, grid.atoms, grid.tiles, 1, box_tiles);
+    args.weight = stack_map(weight.codes, core::tile_atom_bytes(grid.bits), grid.atoms, grid.tiles, 1, box_tiles);
     args.scales = stack_map(weight.scales, 16 * scales.bytes, grid.groups, grid.tiles, groups, box_tiles);
     args.scale_bytes = runs * 16 * scales.bytes;
     if (weight.zero_points) {

@@ -114,7 +114,7 @@ struct ScaledTiles {
     static constexpr double decode_cost = Decoder::zero_points ? 1.0 : 1.35;  // against int4
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
-        static constexpr int tiles = Rows / 16, atom_bytes = core::TileGrid::atom_bytes;
+        static constexpr int tiles = Rows / 16, atom_bytes = core::tile_atom_bytes(4);
         static constexpr int scales_at = tiles * atom_bytes, zeros_at = scales_at + tiles * Groups * 16 * tile_scale_bytes(Scales);
         static constexpr int stage_bytes = (zeros_at + (Decoder::zero_points ? tiles * Groups * 16 : 0) + 127) / 128 * 128;
 

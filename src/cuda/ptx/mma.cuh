@@ -86,6 +86,21 @@ struct MmaUint8Int8 {
     }
 };
 
+// The same half as deep: a[0], a[1] and b[0] alone.
+struct MmaUint8Int8Short {
+    using Accumulator = int32_t;
+    static constexpr int values_per_step = 16;
+    static constexpr bool integer = true;
+
+    __device__ static void multiply(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if !LOWBIT_TURING
+        asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+#endif
+    }
+};
+
 // 256 pairs of bits per step: the accumulator counts the places where they differ.
 struct MmaInt1 {
     using Accumulator = int32_t;

@@ -94,4 +94,11 @@ __device__ inline uint32_t mask_or(uint32_t x, uint32_t mask, uint32_t bits) {
     return result;
 }
 
+// (x & mask) ^ bits, likewise.
+__device__ inline uint32_t mask_xor(uint32_t x, uint32_t mask, uint32_t bits) {
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(x), "r"(mask), "r"(bits));
+    return result;
+}
+
 }  // namespace lowbit::cuda::ptx
