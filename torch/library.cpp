@@ -4,13 +4,13 @@
 
 #define LOWBIT_PLANES "Tensor codes, Tensor? scales, Tensor? zeros, Tensor? tensor_scale"
 // x and weight are plain tensors where their format is ""; else codes, with the planes that the format has. weight_layout other than 0: the
-// weight is packed, and rows and columns are its shape. columns is needed wherever codes are given. All tensors stand before the star, as
-// torch.library.register_autograd wants it.
+// weight is packed, and rows and columns are its shape. columns is needed wherever codes are given. gate: the first half of the weight's
+// rows gates the second. All tensors stand before the star, as torch.library.register_autograd wants it.
 #define LOWBIT_PRODUCT                                                                                                                \
     "(Tensor x, Tensor weight, Tensor? bias=None, Tensor? x_scales=None, Tensor? x_zeros=None, Tensor? x_tensor_scale=None, "         \
     "Tensor? weight_scales=None, Tensor? weight_zeros=None, Tensor? weight_tensor_scale=None, Tensor? row_scale=None, "               \
     "Tensor? column_scale=None, *, str x_format=\"\", str weight_format=\"\", int weight_layout=0, SymInt rows=0, SymInt columns=0, " \
-    "float scale=1.0, float output_scale=1.0, str activation=\"none\", ScalarType? dtype=None, str quantize_x=\"\")"
+    "float scale=1.0, float output_scale=1.0, str activation=\"none\", bool gate=False, ScalarType? dtype=None, str quantize_x=\"\")"
 
 STABLE_TORCH_LIBRARY(lowbit, m) {
     m.def(

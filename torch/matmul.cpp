@@ -60,6 +60,7 @@ public:
         args_.scale = float(stack.number());
         args_.output_scale = float(stack.number());
         const std::string activation = stack.text();
+        args_.gate = stack.truth() ? 1 : 0;
         const std::optional<int32_t> dtype = stack.optional_dtype();
         quantize_x_ = stack.text();
 
@@ -74,7 +75,8 @@ public:
         args_.row_scale = row_scale_.read("row_scale", place_);
         args_.column_scale = column_scale_.read("column_scale", place_);
         if (!quantize_x_.empty()) args_.x_format = quantize_x_.c_str();
-        y_ = as_matrix(verb, "dtype", allocate(with_last_size(x_.planes.codes, outputs_), dtype.value_or(default_dtype()), place_));
+        const int64_t outputs = args_.gate ? rows_ / 2 : rows_;
+        y_ = as_matrix(verb, "dtype", allocate(with_last_size(x_.planes.codes, outputs), dtype.value_or(default_dtype()), place_));
         args_.y = y_.view;
     }
     Product(const Product&) = delete;
@@ -102,11 +104,11 @@ private:
         Tensor& codes = weight_.planes.codes;
         if (layout != 0) {
             weight_.packed = borrow_packed(verb, codes, parse_format(weight_.format), rows, columns, layout);
-            outputs_ = rows;
+            rows_ = rows;
             return;
         }
         if (codes.dim() != 2) refuse("matmul: weight has " + std::to_string(codes.dim()) + " dimensions; use two, [outputs, inputs]");
-        outputs_ = codes.size(0);
+        rows_ = codes.size(0);
         if (weight_.format.empty())
             weight_.matrix = as_matrix(verb, "weight", codes);
         else
@@ -124,7 +126,7 @@ private:
     Vector bias_, row_scale_, column_scale_;
     std::string quantize_x_;
     Place place_;
-    int64_t outputs_ = 0;
+    int64_t rows_ = 0;  // of the weight
     Matrix y_;
     lowbit_matmul_args args_ = LOWBIT_MATMUL_ARGS_INIT;
 };

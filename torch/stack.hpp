@@ -21,6 +21,7 @@ public:
     std::optional<Tensor> optional_tensor() { return take<std::optional<Tensor>>(); }
     int64_t integer() { return take<int64_t>(); }
     double number() { return take<double>(); }
+    bool truth() { return take<bool>(); }
     // As torch numbers its types: the translation to the headers' own enumeration knows fewer of them.
     int32_t dtype() { return take<int32_t>(); }
     std::optional<int32_t> optional_dtype() { return take<std::optional<int32_t>>(); }

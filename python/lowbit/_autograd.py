@@ -2,15 +2,23 @@
 counts as doing nothing to it (the straight-through estimate)."""
 
 import torch
+from torch.nn import functional
 
 _OPS = torch.ops.lowbit
+ACTIVATIONS = {
+    "none": lambda y: y,
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda y: functional.gelu(y, approximate="tanh"),
+    "silu": functional.silu,
+}
 
 
 def _setup(ctx, inputs, keyword_only_inputs, output):
     x, weight, bias, *_ = inputs
     weight_scales, weight_zeros, weight_tensor_scale, row_scale, column_scale = inputs[6:11]
     ctx.named = keyword_only_inputs
-    needs_x = ctx.needs_input_grad[1] or keyword_only_inputs["activation"] != "none"
+    needs_x = ctx.needs_input_grad[1] or keyword_only_inputs["activation"] != "none" or keyword_only_inputs["gate"]
     ctx.has_bias = bias is not None
     ctx.x_dtype, ctx.bias_dtype = x.dtype, None if bias is None else bias.dtype
     ctx.save_for_backward(
@@ -27,13 +35,9 @@ def _decoded(weight, planes, named, dtype):
     return _OPS.dequantize(weight, *planes, named["weight_format"], named["columns"], dtype)
 
 
-def _through_activation(grad, x, bias, weight, planes, row_scale, column_scale, named):
-    activation = named["activation"]
+def _through_activation(grad, before, activation):
     if activation == "none":
         return grad
-    before = _OPS.matmul_no_grad(
-        x, weight, bias, None, None, None, *planes, row_scale, column_scale, **{**named, "activation": "none", "dtype": grad.dtype}
-    )
     if activation == "relu":
         return torch.where(before > 0, grad, 0)
     if activation == "silu":
@@ -41,12 +45,25 @@ def _through_activation(grad, x, bias, weight, planes, row_scale, column_scale, 
     return torch.ops.aten.gelu_backward(grad, before, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
+def _through_epilogue(grad, x, bias, weight, planes, row_scale, column_scale, named):
+    """The gradient of what the activation and the gate were given, one for each row of the weight."""
+    activation, gate = named["activation"], named["gate"]
+    if activation == "none" and not gate:
+        return grad
+    plainly = {**named, "activation": "none", "gate": False, "dtype": grad.dtype}
+    before = _OPS.matmul_no_grad(x, weight, bias, None, None, None, *planes, row_scale, column_scale, **plainly)
+    if not gate:
+        return _through_activation(grad, before, activation)
+    first, second = before.chunk(2, -1)
+    return torch.cat((_through_activation(grad * second, first, activation), grad * ACTIVATIONS[activation](first)), -1)
+
+
 def _backward(ctx, grad):
     x, bias, weight, *planes, row_scale, column_scale = ctx.saved_tensors
     named = ctx.named
     if named["x_format"] or not grad.is_floating_point():
         raise NotImplementedError("matmul: gradients flow through floating x and results only")
-    grad = _through_activation(grad, x, bias, weight, planes, row_scale, column_scale, named)
+    grad = _through_epilogue(grad, x, bias, weight, planes, row_scale, column_scale, named)
     grad_bias = None
     if ctx.has_bias and ctx.needs_input_grad[2]:
         grad_bias = grad.reshape(-1, grad.shape[-1]).sum(0, dtype=torch.float32).to(ctx.bias_dtype)

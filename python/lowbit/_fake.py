@@ -51,9 +51,11 @@ def _unpack(packed, format, rows, columns, layout):
 def _matmul(
     x, weight, bias=None, x_scales=None, x_zeros=None, x_tensor_scale=None, weight_scales=None, weight_zeros=None,
     weight_tensor_scale=None, row_scale=None, column_scale=None, *, x_format="", weight_format="", weight_layout=0, rows=0, columns=0,
-    scale=1.0, output_scale=1.0, activation="none", dtype=None, quantize_x="",
+    scale=1.0, output_scale=1.0, activation="none", gate=False, dtype=None, quantize_x="",
 ):  # fmt: skip
     outputs = rows if weight_layout else weight.shape[0]
+    if gate:
+        outputs = outputs // 2
     if dtype is None:
         if x_format:
             dtype = torch.float32

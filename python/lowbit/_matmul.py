@@ -9,11 +9,11 @@ from ._format import PLAIN
 from ._qtensor import QTensor
 
 
-def _arguments(x, w, bias, activation, out_dtype, x_format, row_scale, column_scale, scale, output_scale):
+def _arguments(x, w, bias, activation, out_dtype, gate, x_format, row_scale, column_scale, scale, output_scale):
     """The arguments of torch.ops.lowbit.matmul, and the shape of the result before its last dimension."""
     named = dict(
-        row_scale=row_scale, column_scale=column_scale, scale=scale, output_scale=output_scale, activation=activation or "none",
-        dtype=out_dtype, quantize_x=x_format or "",
+        row_scale=row_scale, column_scale=column_scale, scale=scale, output_scale=output_scale,
+        activation=activation or ("silu" if gate else "none"), gate=gate, dtype=out_dtype, quantize_x=x_format or "",
     )  # fmt: skip
     for name, operand in (("x", x), ("w", w)):
         if not isinstance(operand, (torch.Tensor, QTensor)):
@@ -51,6 +51,7 @@ def matmul(
     activation: str | None = None,
     out_dtype: torch.dtype | None = None,
     *,
+    gate: bool = False,
     x_format: str | None = None,
     row_scale: torch.Tensor | None = None,
     column_scale: torch.Tensor | None = None,
@@ -61,11 +62,14 @@ def matmul(
 
     x and w are tensors or QTensors. activation: relu, gelu, gelu_tanh, silu. out_dtype: that of x unless given; int32 is the raw product of
     integer codes, int8 is round(result / output_scale). x_format: x is quantized to this format on the way ("int8:row").
+
+    gate: w is [2N, K], gate and up of a gated layer one upon the other, and the result is activation(first N) * (last N), as [..., N], each with
+    its scales and bias [2N]. The activation is silu unless given ("none" for a plain product of both).
     """
-    operands, named = _arguments(x, w, bias, activation, out_dtype, x_format, row_scale, column_scale, scale, output_scale)
+    operands, named = _arguments(x, w, bias, activation, out_dtype, gate, x_format, row_scale, column_scale, scale, output_scale)
     result = product(*operands, **named)
     if isinstance(x, QTensor):
-        return result.reshape((*x.shape[:-1], w.shape[0]))
+        return result.reshape((*x.shape[:-1], result.shape[-1]))
     return result
 
 
@@ -76,6 +80,7 @@ def explain(
     activation: str | None = None,
     out_dtype: torch.dtype | None = None,
     *,
+    gate: bool = False,
     x_format: str | None = None,
     row_scale: torch.Tensor | None = None,
     column_scale: torch.Tensor | None = None,
@@ -83,5 +88,5 @@ def explain(
     output_scale: float = 1.0,
 ) -> str:
     """Which kernel matmul would run for these arguments, and why the others were passed over."""
-    operands, named = _arguments(x, w, bias, activation, out_dtype, x_format, row_scale, column_scale, scale, output_scale)
+    operands, named = _arguments(x, w, bias, activation, out_dtype, gate, x_format, row_scale, column_scale, scale, output_scale)
     return torch.ops.lowbit.explain(*operands, **named)

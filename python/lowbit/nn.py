@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ._autograd import product
+from ._autograd import ACTIVATIONS, product
 from ._format import PLAIN, parse
 from ._matmul import explain
 from ._qtensor import PLANE_NAMES, QTensor, quantize
@@ -78,8 +78,10 @@ class QuantizedWeight(nn.Module):
     def device(self) -> torch.device:
         return self._held().device
 
-    def product(self, x: torch.Tensor, bias: torch.Tensor | None, activation_format: str | None) -> torch.Tensor:
-        """x [..., K] . weight^T + bias: lowbit.matmul without the way through a QTensor, for every forward."""
+    def product(
+        self, x: torch.Tensor, bias: torch.Tensor | None, activation_format: str | None, gate: str | None = None
+    ) -> torch.Tensor:
+        """x [..., K] . weight^T + bias, gated or not: lowbit.matmul without the way through a QTensor, for every forward."""
         # The buffers themselves: as attributes, each costs a microsecond to look up.
         codes, scales, zeros, tensor_scale, packed = self._buffers.values()
         rows, columns = self.shape
@@ -98,6 +100,8 @@ class QuantizedWeight(nn.Module):
             rows=rows,
             columns=columns,
             quantize_x=activation_format or "",
+            activation=gate or "none",
+            gate=gate is not None,
         )
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> QuantizedWeight:
@@ -153,6 +157,9 @@ class QuantizedLinear(nn.Module):
     that quantize_weights() then quantizes, or that load_state_dict replaces.
 
     scheme: w4a16, w8a16, w8a8, w4a8, w4a4, fp8, nf4, q4_0, w1a1, a format of the weight, or a lowbit.Scheme.
+
+    gate: an activation's name ("silu", "gelu_tanh", ...) for a layer of gate and up one upon the other. forward then gives
+    activation(first half) * (second half), which has out_features / 2 values.
     """
 
     weight: nn.Parameter | QuantizedWeight
@@ -166,13 +173,19 @@ class QuantizedLinear(nn.Module):
         scheme: str | Scheme = "w4a16",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        gate: str | None = None,
     ):
         super().__init__()
         like = nn.Linear(in_features, out_features, bias, device=device, dtype=dtype)
-        self._set_up(like, scheme)
+        self._set_up(like, scheme, gate)
 
-    def _set_up(self, linear: nn.Linear, scheme: str | Scheme) -> None:
+    def _set_up(self, linear: nn.Linear, scheme: str | Scheme, gate: str | None) -> None:
         self.in_features, self.out_features = linear.in_features, linear.out_features
+        if gate is not None and gate not in ACTIVATIONS:
+            raise ValueError(f"QuantizedLinear: gate = {gate!r}; use {', '.join(ACTIVATIONS)}")
+        if gate is not None and self.out_features % 2:
+            raise ValueError(f"QuantizedLinear: out_features = {self.out_features}, but a gate takes two halves; use an even number")
+        self.gate = gate
         self.scheme = find(scheme)
         parse(self.scheme.weight_format).planes(self.out_features, self.in_features)  # refuses a K that the format cannot have
         if self.scheme.activation_format:
@@ -181,11 +194,11 @@ class QuantizedLinear(nn.Module):
         self.bias = cast("nn.Parameter | None", linear.bias)
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, scheme: str | Scheme = "w4a16") -> QuantizedLinear:
+    def from_linear(cls, linear: nn.Linear, scheme: str | Scheme = "w4a16", gate: str | None = None) -> QuantizedLinear:
         """The layer with its weight quantized; the Linear itself is left as it is."""
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
-        layer._set_up(linear, scheme)
+        layer._set_up(linear, scheme, gate)
         layer.train(linear.training)
         return layer.quantize_weights()
 
@@ -212,12 +225,18 @@ class QuantizedLinear(nn.Module):
         if isinstance(self.weight, QuantizedWeight):
             if torch.is_autocast_enabled(x.device.type):  # as it would be for a Linear
                 x = x.to(torch.get_autocast_dtype(x.device.type))
-            return self.weight.product(x, self.bias, self.scheme.activation_format)
-        return functional.linear(x, self.weight, self.bias)
+            return self.weight.product(x, self.bias, self.scheme.activation_format, self.gate)
+        y = functional.linear(x, self.weight, self.bias)
+        if self.gate is None:
+            return y
+        first, second = y.chunk(2, -1)
+        return ACTIVATIONS[self.gate](first) * second
 
     def explain(self, x: torch.Tensor) -> str:
         """Which kernel forward(x) runs, and why the others were passed over."""
-        return explain(x, self.quantized_weight, self.bias, x_format=self.scheme.activation_format)
+        return explain(
+            x, self.quantized_weight, self.bias, self.gate, gate=self.gate is not None, x_format=self.scheme.activation_format
+        )
 
     def _load_from_state_dict(self, state_dict, prefix, *arguments):
         # Planes for a layer that still has plain numbers: it becomes quantized, and its weight, now a module, takes them.
@@ -230,4 +249,5 @@ class QuantizedLinear(nn.Module):
     def extra_repr(self) -> str:
         state = "" if self.is_quantized else ", not quantized yet"
         bias = self.bias is not None
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}, {self.scheme}{state}"
+        gate = "" if self.gate is None else f", gate={self.gate}"
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}{gate}, {self.scheme}{state}"

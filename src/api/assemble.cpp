@@ -1,5 +1,5 @@
 // The one place that knows every backend.
-#include "core/registry.hpp"
+#include "core/gate.hpp"
 #include "cpu/kernels.hpp"
 #include "cuda/kernels.hpp"
 #include "reference/kernels.hpp"
@@ -12,6 +12,10 @@ const Registry& registry() {
         cuda::register_kernels(made);
         cpu::register_kernels(made);
         reference::register_kernels(made);
+        KernelList<MatmulProblem> products;
+        for (const Kernel<MatmulProblem>& kernel : made.matmul.kernels())
+            products.add(with_gate(kernel, kernel.device == Device::cuda ? cuda::gate : gate_on_cpu));
+        made.matmul = std::move(products);
         return made;
     }();
     return all;

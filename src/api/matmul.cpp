@@ -1,7 +1,7 @@
 #include "api/matmul.hpp"
 
 #include "api/quantized.hpp"
-#include "core/registry.hpp"
+#include "core/gate.hpp"
 #include "cuda/memory.hpp"
 
 using namespace lowbit;
@@ -69,6 +69,7 @@ void read(const core::Context& context, const lowbit_matmul_args* given, MatmulC
     core::MatmulProblem& problem = call.problem;
     problem.context = &context;
     core::require(args.x.packed == nullptr, verb, ": x is packed; only the weight can be");
+    core::require(args.gate == 0 || args.gate == 1, verb, ": gate = ", args.gate, "; use 0 or 1");
     problem.x = to_operand(context, "x", args.x, call, scratch);
     problem.weight = to_operand(context, "weight", args.weight, call, scratch);
     problem.y = to_tensor(verb, "y", args.y);
@@ -77,7 +78,8 @@ void read(const core::Context& context, const lowbit_matmul_args* given, MatmulC
                         Activation(args.activation),
                         to_vector("bias", args.bias),
                         to_vector("row_scale", args.row_scale),
-                        to_vector("column_scale", args.column_scale)};
+                        to_vector("column_scale", args.column_scale),
+                        args.gate == 1};
     if (args.x_format) {
         core::require(!problem.x.is_quantized, verb, ": x_format = \"", args.x_format, "\", but x is quantized already");
         core::check_tensor(verb, "x", problem.x.tensor, false);
@@ -115,7 +117,7 @@ lowbit_status lowbit_matmul(lowbit_context* context, const lowbit_matmul_args* a
         MatmulCall call;
         read(found, args, call, scratch);
         for (const MatmulCall::Gather& one : call.gathers) gather(found, one);
-        if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch);
+        if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch, true);
         core::run(call.problem, scratch);
     });
 }
@@ -129,7 +131,7 @@ lowbit_status lowbit_matmul_workspace(lowbit_context* context, const lowbit_matm
         core::Scratch scratch(found, core::Scratch::Purpose::measure);
         MatmulCall call;
         read(found, args, call, scratch);
-        if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch);
+        if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch, true);
         core::run(call.problem, scratch);
         *bytes = size_t(scratch.used());
     });
@@ -141,6 +143,8 @@ lowbit_status lowbit_explain(lowbit_context* context, const lowbit_matmul_args* 
         core::Scratch scratch(found, core::Scratch::Purpose::measure);
         MatmulCall call;
         read(found, args, call, scratch);
-        copy_text("explain", core::choose(call.problem).text(), text, capacity, length);
+        const core::Choice<core::MatmulProblem> choice = core::choose(call.problem);
+        const bool says_gate = choice.kernel && call.problem.epilogue.gate;
+        copy_text("explain", choice.text() + (says_gate ? core::gate_text(*choice.kernel, call.problem) : ""), text, capacity, length);
     });
 }

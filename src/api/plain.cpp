@@ -81,7 +81,7 @@ lowbit_status quantize_blocks(const char* verb, const lowbit_context* context, E
     return guard([&] {
         const core::Context& found = context_of(verb, context);
         core::Scratch scratch(found);
-        quantize_tensor(found, matrix(found, x, Element::fp32, rows, k), blocks(found, element, q, rows, k), scratch);
+        quantize_tensor(found, matrix(found, x, Element::fp32, rows, k), blocks(found, element, q, rows, k), scratch, false);
     });
 }
 

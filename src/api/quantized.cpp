@@ -72,8 +72,10 @@ void run(const lowbit_context& context, const QuantizeCall& call, const core::Qu
 
 }  // namespace
 
-void quantize_tensor(const core::Context& context, const core::Tensor& x, const core::QuantizedView& result, core::Scratch& scratch) {
-    const core::QuantizeProblem problem{&context, x, result, false};
+void quantize_tensor(const core::Context& context, const core::Tensor& x, const core::QuantizedView& result, core::Scratch& scratch,
+                     bool for_product) {
+    core::QuantizeProblem problem{&context, x, result, false};
+    problem.for_product = for_product;
     core::check(problem);
     core::run(problem, scratch);
 }

@@ -1,6 +1,9 @@
 // What happens to a product before it is stored:
 //     y[m,n] = activation(scale * row_scale[m] * column_scale[n] * product + bias[n])
-// then fp32, fp16, bf16, or int8 as round(y / output_scale). One definition for the reference (double) and the CPU kernels (float).
+// then fp32, fp16, bf16, or int8 as round(y / output_scale). With a gate, the weight's first N rows give what is activated, its last N rows
+// what that is multiplied with:
+//     y[m,n] = activation(... [n]) * (... [n + N])
+// and bias and column_scale have 2N values. One definition for the reference (double) and the CPU kernels (float).
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -14,11 +17,12 @@ struct Epilogue {
     float scale = 1.0f;
     float output_scale = 1.0f;
     Activation activation = Activation::none;
-    std::optional<Tensor> bias;          // [N]
+    std::optional<Tensor> bias;          // one per row of the weight
     std::optional<Tensor> row_scale;     // [M], fp32
-    std::optional<Tensor> column_scale;  // [N], fp32
+    std::optional<Tensor> column_scale;  // as bias, fp32
+    bool gate = false;
 
-    bool is_identity() const { return scale == 1.0f && activation == Activation::none && !bias && !row_scale && !column_scale; }
+    bool is_identity() const { return scale == 1.0f && activation == Activation::none && !bias && !row_scale && !column_scale && !gate; }
 };
 
 template <class Real>
@@ -34,13 +38,19 @@ Real activate(Activation activation, Real x) {
     return x;
 }
 
+// All but the activation.
 template <class Real>
-Real finish(const Epilogue& epilogue, int64_t m, int64_t n, Real product) {
+Real scale_and_bias(const Epilogue& epilogue, int64_t m, int64_t n, Real product) {
     Real value = product * Real(epilogue.scale);
     if (epilogue.row_scale) value *= Real(load(*epilogue.row_scale, 0, m));
     if (epilogue.column_scale) value *= Real(load(*epilogue.column_scale, 0, n));
     if (epilogue.bias) value += Real(load(*epilogue.bias, 0, n));
-    return activate(epilogue.activation, value);
+    return value;
+}
+
+template <class Real>
+Real finish(const Epilogue& epilogue, int64_t m, int64_t n, Real product) {
+    return activate(epilogue.activation, scale_and_bias(epilogue, m, n, product));
 }
 
 // round(value / scale) to even, clamped; NaN becomes 0.

@@ -90,7 +90,7 @@ void check_output_type(const MatmulProblem& problem) {
     const Format x = problem.x.format(), weight = problem.weight.format();
     require(x.is_integer() && weight.is_integer(), verb, ": y is int32, but x is ", x.print(), " and weight is ", weight.print(),
             "; raw products need integer codes on both sides");
-    require(problem.epilogue.is_identity(), verb, ": y is int32, the raw product; it takes no scale, bias or activation");
+    require(problem.epilogue.is_identity(), verb, ": y is int32, the raw product; it takes no scale, bias, activation or gate");
     const int64_t most = largest_exact_k(x, weight);
     require(problem.k() <= most, verb, ": K = ", problem.k(), " may overflow an int32 product of ", x.print(), " and ", weight.print(),
             "; use K <= ", most, " or a floating output");
@@ -197,11 +197,15 @@ void check(const MatmulProblem& problem) {
             ": weight is packed for CUDA kernels; unpack it, or pack it for the CPU");
     require(problem.weight.columns() == problem.x.columns(), verb, ": weight has k = ", problem.weight.columns(),
             " but x has k = ", problem.x.columns());
-    require(problem.y.rows == problem.x.rows() && problem.y.columns == problem.weight.rows(), verb, ": y is ", problem.y.rows, " x ",
-            problem.y.columns, " but x . weight^T is ", problem.x.rows(), " x ", problem.weight.rows());
-    check_vector("bias", problem.epilogue.bias, problem.n(), "N", context);
+    const bool gate = problem.epilogue.gate;
+    const int64_t rows = problem.weight.rows();
+    require(!gate || rows % 2 == 0, verb, ": weight has ", rows, " rows, but a gate takes two halves; use an even number");
+    require(problem.y.rows == problem.x.rows() && problem.y.columns == (gate ? rows / 2 : rows), verb, ": y is ", problem.y.rows, " x ",
+            problem.y.columns, " but x . weight^T is ", problem.x.rows(), " x ", rows,
+            gate ? join(", which a gate makes ", problem.x.rows(), " x ", rows / 2) : "");
+    check_vector("bias", problem.epilogue.bias, rows, gate ? "2N" : "N", context);
     check_vector("row_scale", problem.epilogue.row_scale, problem.m(), "M", context);
-    check_vector("column_scale", problem.epilogue.column_scale, problem.n(), "N", context);
+    check_vector("column_scale", problem.epilogue.column_scale, rows, gate ? "2N" : "N", context);
     if (problem.epilogue.bias) require_float(verb, "bias", problem.epilogue.bias->element);
     for (const auto& [name, scale] :
          {std::pair{"row_scale", &problem.epilogue.row_scale}, std::pair{"column_scale", &problem.epilogue.column_scale}})

@@ -15,6 +15,7 @@ struct QuantizeProblem {
     QuantizedView result;
     bool static_scales = false;  // the scale planes of `result` hold the caller's scales: only codes are computed
     void* scratch = nullptr;     // what the kernel's `workspace` asked for
+    bool for_product = false;    // the tokens of a product of the same call, which alone reads the result
 };
 
 struct DequantizeProblem {
@@ -42,7 +43,7 @@ struct MatmulProblem {
     static constexpr const char* verb = "matmul";
     const Context* context = nullptr;
     Operand x;       // M x K
-    Operand weight;  // N x K
+    Operand weight;  // N x K; 2N x K with a gate
     Tensor y;        // M x N
     Epilogue epilogue;
     void* scratch = nullptr;

@@ -41,35 +41,48 @@ std::vector<std::vector<Number>> all_rows(const Operand& operand, std::vector<Nu
     return rows;
 }
 
-void store_product(const MatmulProblem& problem, int64_t m, int64_t n, double product) {
-    core::store_result(problem.y, problem.epilogue, m, n, core::finish(problem.epilogue, m, n, product));
+template <class Sum, class Number>
+Sum dot(const std::vector<Number>& x, const std::vector<Number>& weight) {
+    Sum sum = 0;
+    for (size_t k = 0; k < weight.size(); ++k) sum += Sum(x[k]) * Sum(weight[k]);
+    return sum;
+}
+
+// What the epilogue makes of product(m, n, row n of the weight). A gate takes a second row for each result.
+template <class Number, class Product>
+void store_products(const MatmulProblem& problem, std::vector<Number> (*row_of)(const Operand&, int64_t), const Product& product) {
+    const core::Epilogue& epilogue = problem.epilogue;
+    const int64_t columns = problem.n();
+    for (int64_t n = 0; n < columns; ++n) {
+        const std::vector<Number> row = row_of(problem.weight, n);
+        const std::vector<Number> second = epilogue.gate ? row_of(problem.weight, n + columns) : std::vector<Number>();
+        for (int64_t m = 0; m < problem.m(); ++m) {
+            double value = core::finish(epilogue, m, n, product(m, n, row));
+            if (epilogue.gate) value *= core::scale_and_bias(epilogue, m, n + columns, product(m, n + columns, second));
+            core::store_result(problem.y, epilogue, m, n, value);
+        }
+    }
+}
+
+void raw_matmul(const MatmulProblem& problem) {
+    const auto x = all_rows<int>(problem.x, row_integers);
+    for (int64_t n = 0; n < problem.n(); ++n) {
+        const std::vector<int> row = row_integers(problem.weight, n);
+        for (int64_t m = 0; m < problem.m(); ++m)
+            static_cast<int32_t*>(problem.y.data)[problem.y.offset(m, n)] = int32_t(dot<int64_t>(x[size_t(m)], row));
+    }
 }
 
 void integer_matmul(const MatmulProblem& problem) {
     const auto x = all_rows<int>(problem.x, row_integers);
-    for (int64_t n = 0; n < problem.n(); ++n) {
-        const std::vector<int> weight = row_integers(problem.weight, n);
-        for (int64_t m = 0; m < problem.m(); ++m) {
-            int64_t sum = 0;
-            for (size_t k = 0; k < weight.size(); ++k) sum += int64_t(x[size_t(m)][k]) * weight[k];
-            if (problem.raw_integers())
-                static_cast<int32_t*>(problem.y.data)[problem.y.offset(m, n)] = int32_t(sum);
-            else
-                store_product(problem, m, n, problem.k() == 0 ? 0.0 : double(sum) * row_scale(problem.x, m) * row_scale(problem.weight, n));
-        }
-    }
+    store_products(problem, row_integers, [&](int64_t m, int64_t n, const std::vector<int>& row) {
+        return row.empty() ? 0.0 : double(dot<int64_t>(x[size_t(m)], row)) * row_scale(problem.x, m) * row_scale(problem.weight, n);
+    });
 }
 
 void real_matmul(const MatmulProblem& problem) {
     const auto x = all_rows<double>(problem.x, row_values);
-    for (int64_t n = 0; n < problem.n(); ++n) {
-        const std::vector<double> weight = row_values(problem.weight, n);
-        for (int64_t m = 0; m < problem.m(); ++m) {
-            double sum = 0;
-            for (size_t k = 0; k < weight.size(); ++k) sum += x[size_t(m)][k] * weight[k];
-            store_product(problem, m, n, sum);
-        }
-    }
+    store_products(problem, row_values, [&](int64_t m, int64_t, const std::vector<double>& row) { return dot<double>(x[size_t(m)], row); });
 }
 
 }  // namespace
@@ -77,7 +90,9 @@ void real_matmul(const MatmulProblem& problem) {
 void matmul(const MatmulProblem& problem) {
     const core::Format x = problem.x.format(), weight = problem.weight.format();
     const bool scale_once = x.scale_is_constant_along_row() && weight.scale_is_constant_along_row();
-    if (x.is_integer() && weight.is_integer() && (scale_once || problem.raw_integers()))
+    if (problem.raw_integers())
+        raw_matmul(problem);
+    else if (x.is_integer() && weight.is_integer() && scale_once)
         integer_matmul(problem);
     else
         real_matmul(problem);

@@ -57,8 +57,8 @@ struct EpilogueStorage {
     Element output = Element::fp32;
     bool transposed = false;
 
-    EpilogueStorage(EpilogueKind kind, int64_t m, int64_t n, int64_t k, uint64_t seed)
-        : bias(normal_values(n, seed + 1)), row_scale(normal_values(m, seed + 2)), column_scale(normal_values(n, seed + 3)) {
+    EpilogueStorage(EpilogueKind kind, int64_t m, int64_t rows, int64_t k, uint64_t seed)
+        : bias(normal_values(rows, seed + 1)), row_scale(normal_values(m, seed + 2)), column_scale(normal_values(rows, seed + 3)) {
         // Keeps results near 1 for any K, so that activations are met where they bend.
         epilogue.scale = 1.0f / std::sqrt(float(k + 1));
         const auto vector = [](std::vector<float>& values) {
@@ -83,14 +83,32 @@ struct EpilogueStorage {
             epilogue.column_scale = vector(column_scale);
             output = kind == EpilogueKind::scales_bf16 ? Element::bf16 : Element::fp16;
             break;
+        case EpilogueKind::gate_silu: epilogue.gate = true, epilogue.activation = Activation::silu; break;
+        case EpilogueKind::gate_gelu_bf16:
+            epilogue.gate = true, epilogue.activation = Activation::gelu;
+            epilogue.row_scale = vector(row_scale);
+            epilogue.column_scale = vector(column_scale);
+            output = Element::bf16;
+            break;
+        case EpilogueKind::gate_int8: epilogue.gate = true, epilogue.output_scale = 0.03f, output = Element::int8, transposed = true; break;
         }
         if (kind == EpilogueKind::raw) output = Element::int32;
         if (kind != EpilogueKind::none && kind != EpilogueKind::raw) epilogue.bias = vector(bias);
     }
 };
 
+// The product of a token with a row of the weight: what it is, and how large the values are that are added.
+struct Product {
+    double sum = 0, magnitude = 0;
+
+    Product(const std::vector<double>& token, const std::vector<double>& row) {
+        for (size_t k = 0; k < row.size(); ++k) sum += token[k] * row[k], magnitude += std::fabs(token[k] * row[k]);
+    }
+};
+
 // How far a product may be from the reference's, before the output is rounded.
-double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, double magnitude) {
+double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, double magnitude,
+               Activation activation) {
     const core::Epilogue& e = problem.epilogue;
     const double unit = 0x1p-24, rounding = kernel.operand_rounding ? kernel.operand_rounding(problem) : 0;
     double factor = std::fabs(double(e.scale));
@@ -99,7 +117,7 @@ double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& 
     const double bias = e.bias ? std::fabs(double(core::load(*e.bias, 0, n))) : 0;
     const double before =
         factor * magnitude * (double(problem.k() + 8) * kernel.addition_unit + rounding) + (factor * magnitude + bias) * 2 * unit;
-    const bool curved = e.activation != Activation::none && e.activation != Activation::relu;
+    const bool curved = activation != Activation::none && activation != Activation::relu;
     return curved ? 1.13 * before + 8 * unit * (factor * magnitude + bias) : before;
 }
 
@@ -111,10 +129,19 @@ double output_unit(Element element, double value) {
     }
 }
 
-double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, double magnitude,
-             double expected) {
+// `rows`: the products with the rows of the weight that the result is made of, one, or two with a gate.
+double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n,
+             const std::vector<Product>& rows, double expected) {
     if (problem.raw_integers()) return 0;
-    const double product = allowed(problem, kernel, m, n, magnitude);
+    const core::Epilogue& e = problem.epilogue;
+    double product = allowed(problem, kernel, m, n, rows[0].magnitude, e.activation);
+    if (e.gate) {
+        const int64_t second = n + problem.n();
+        const double other = allowed(problem, kernel, m, second, rows[1].magnitude, Activation::none);
+        const double value = std::fabs(core::finish(e, m, n, rows[0].sum)),
+                     factor = std::fabs(core::scale_and_bias(e, m, second, rows[1].sum));
+        product = value * other + product * (factor + other) + value * factor * 0x1p-23;
+    }
     if (problem.y.element == Element::int8) return 1 + std::floor(product / double(problem.epilogue.output_scale));
     return product + output_unit(problem.y.element, expected) + 1e-37;
 }
@@ -124,12 +151,12 @@ void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
     std::vector<std::vector<double>> tokens;
     for (int64_t m = 0; m < problem.m(); ++m) tokens.push_back(x.row(m));
     for (int64_t n = 0; n < problem.n(); ++n) {
-        const std::vector<double> row = weight.row(n);
+        const std::vector<double> row = weight.row(n), second = problem.epilogue.gate ? weight.row(n + problem.n()) : std::vector<double>();
         for (int64_t m = 0; m < problem.m(); ++m) {
-            double magnitude = 0;
-            for (size_t k = 0; k < row.size(); ++k) magnitude += std::fabs(tokens[size_t(m)][k] * row[k]);
+            std::vector<Product> rows{Product(tokens[size_t(m)], row)};
+            if (problem.epilogue.gate) rows.emplace_back(tokens[size_t(m)], second);
             const double difference = std::fabs(got.at(m, n) - expected.at(m, n)),
-                         limit = bound(problem, kernel, m, n, magnitude, expected.at(m, n));
+                         limit = bound(problem, kernel, m, n, rows, expected.at(m, n));
             const double error = difference == 0                   ? 0
                                  : difference <= limit             ? difference / limit
                                  : limit > 0 && difference > limit ? difference / limit
@@ -171,8 +198,8 @@ void fill_static_scales(const Context& context, const QuantizeCase& tested, cons
 Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context, const MatmulCase& tested) {
     if (tested.for_gpus && context.device == Device::cpu) return {.not_run = "for GPUs", .error = 0, .difference = ""};
     const uint64_t seed = seed_of(tested.text());
-    const OperandStorage x(tested.x, tested.m, tested.k, seed), weight(tested.weight, tested.n, tested.k, seed + 10);
-    const EpilogueStorage epilogue(tested.epilogue, tested.m, tested.n, tested.k, seed);
+    const OperandStorage x(tested.x, tested.m, tested.k, seed), weight(tested.weight, tested.weight_rows(), tested.k, seed + 10);
+    const EpilogueStorage epilogue(tested.epilogue, tested.m, tested.weight_rows(), tested.k, seed);
     const MatrixStorage expected(epilogue.output, tested.m, tested.n, epilogue.transposed);
     MatmulProblem on_host{&context, x.operand, weight.operand, expected.tensor(), epilogue.epilogue};
     Outcome outcome;

@@ -2,8 +2,9 @@
 //
 // Codes, scales and dequantized values must be equal to the bit, as must raw integer products. A floating product may differ by
 //     (K + 8) 2^-24 sum |x w|     any order of K fp32 additions, and the roundings of decoding and scaling
-// carried through the epilogue (whose slopes are at most 1.13), plus one unit in the last place of the output type. A kernel that adds with
-// less than fp32's care, or rounds operands, says so itself (Kernel::addition_unit, operand_rounding), and is held to that.
+// carried through the epilogue (whose slopes are at most 1.13, and of which a gate multiplies two), plus one unit in the last place of the
+// output type. A kernel that adds with less than fp32's care, or rounds operands, says so itself (Kernel::addition_unit, operand_rounding),
+// and is held to that.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,15 +23,22 @@ enum class EpilogueKind {
     raw,
     transposed_output,
     scales_bf16,
-    scales_fp16
+    scales_fp16,
+    gate_silu,
+    gate_gelu_bf16,
+    gate_int8
 };
 
 struct MatmulCase {
     core::Format x, weight;  // x may be plain (fp32, fp16, bf16)
-    int64_t m, n, k;
+    int64_t m, n, k;         // of the result; the weight of a gate has 2 n rows
     EpilogueKind epilogue;
     bool for_gpus = false;  // larger than any loop of a CPU kernel asks for
     std::string text() const;
+    bool gated() const {
+        return epilogue == EpilogueKind::gate_silu || epilogue == EpilogueKind::gate_gelu_bf16 || epilogue == EpilogueKind::gate_int8;
+    }
+    int64_t weight_rows() const { return gated() ? 2 * n : n; }
 };
 
 struct QuantizeCase {

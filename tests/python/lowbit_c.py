@@ -81,7 +81,8 @@ class Operand(ctypes.Structure):
 class MatmulArgs(SizedStruct):
     _fields_ = [
         ("size", c_size_t), ("x", Operand), ("weight", Operand), ("y", Tensor), ("bias", POINTER(Tensor)), ("row_scale", POINTER(Tensor)),
-        ("column_scale", POINTER(Tensor)), ("scale", c_float), ("output_scale", c_float), ("activation", c_int32), ("x_format", c_char_p),
+        ("column_scale", POINTER(Tensor)), ("scale", c_float), ("output_scale", c_float), ("activation", c_int32), ("gate", c_int32),
+        ("x_format", c_char_p),
     ]  # fmt: skip
 
 

@@ -34,12 +34,20 @@ struct DecodeArgs {
     DecodeSplit split;
     int64_t rows = 0;  // of the weight
     int tiles = 0;
+    int half_tiles = 0;               // of each half of the weight, where one gates the other; 0: no gate
     const uint8_t* tokens = nullptr;  // rows of whole units, zeros beyond K
     int64_t token_stride = 0;         // bytes
     int token_count = 0;
     GroupScales scales;  // group 0: none
     int groups = 0;      // of a row
     EpilogueArgs epilogue;
+
+    // The tile at a place of the blocks' row of tiles. With a gate, those of the two halves take turns, so that a block has both of each
+    // pair. For places that do not exist the last tile will do: its products are not stored.
+    __device__ int tile(int place) const {
+        const int inside = place < tiles ? place : tiles - 1;
+        return half_tiles ? inside / 2 + inside % 2 * half_tiles : inside;
+    }
 };
 
 // How the scales along K are kept: what changes the inner loop is a matter of the kernel. In the order of tiles, `halves` (fp16 or bf16) or

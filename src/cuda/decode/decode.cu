@@ -96,8 +96,9 @@ void prepare_tokens(const MatmulProblem& problem, int unit_values, DecodeArgs& a
 
 DecodeArgs common_args(const MatmulProblem& problem) {
     DecodeArgs args;
-    args.rows = problem.n();
-    args.tiles = int(core::ceil_div(problem.n(), rows_per_tile));
+    args.rows = problem.weight.rows();
+    args.tiles = int(core::ceil_div(args.rows, rows_per_tile));
+    if (problem.epilogue.gate) args.half_tiles = args.tiles / 2;
     args.token_count = int(problem.m());
     args.epilogue = epilogue_of(problem);
     return args;
@@ -251,6 +252,8 @@ void add_kernel(core::Registry& registry, const char* name, Element tokens, cons
         if (p.m() > 0 && p.n() > 0) run(p, tokens);
     };
     kernel.workspace = workspace;
+    // Halves of whole tiles: a row of results then has both of its rows in one block.
+    kernel.fuses_gate = [](const MatmulProblem& p) { return p.n() % rows_per_tile == 0; };
     kernel.operand_rounding = [=](const MatmulProblem& p) {
         const bool rounds = p.weight.is_quantized && p.weight.quantized.format.element == Element::nf4;
         return rounds ? (tokens == Element::bf16 ? 0x1p-8 : 0x1p-11) : 0.0;

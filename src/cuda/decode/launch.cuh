@@ -44,9 +44,10 @@ int slots_of(int row_tiles) {
 template <class Source, int Segments, DecodeScales Scales>
 void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, int64_t columns, const core::Context& context) {
     const DeviceInfo& device = devices().devices[size_t(context.device_index)];
-    args.split = split_decode({args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Segments,
-                               args.scales.group, slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>},
-                              args.token_count, device.multiprocessors, most_dynamic_bytes(context));
+    args.split =
+        split_decode({args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Segments, args.scales.group,
+                      slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>, args.half_tiles > 0},
+                     args.token_count, device.multiprocessors, most_dynamic_bytes(context));
     const bool few = args.token_count <= 8, single = args.split.row_tiles == 1;
     if (few && single) return launch_decode<DecodeConfig<Source, 1, 1, Segments, Scales>>(args, weight, context);
     if (single) return launch_decode<DecodeConfig<Source, 2, 1, Segments, Scales>>(args, weight, context);

@@ -15,6 +15,7 @@ struct DecodeSizes {
     int segments;          // groups of a unit that have scales; 0: none
     int group;             // values that share a scale
     int (*slot_bytes)(int row_tiles), (*slots)(int row_tiles);
+    bool tile_pairs;  // a block has an even number of tiles
 };
 
 DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocessors, int shared_bytes_limit);

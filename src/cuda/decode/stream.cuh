@@ -150,23 +150,39 @@ __device__ inline void touch(const EpilogueArgs& epilogue) {
     for (size_t i = 0; i < sizeof(EpilogueArgs) / 4; i += 16) asm volatile("" ::"r"(words[i]));
 }
 
-// The sums over depth, in its order, and what the epilogue makes of them. A thread keeps to a row.
+// The sums over depth, in its order, and what the epilogue makes of them. A thread keeps to a row, or to the two rows of a gate.
 template <class C>
 __device__ inline void finish_decode(const DecodeArgs& args, const typename C::Sum* results, int pitch) {
     const DecodeSplit& split = args.split;
-    constexpr int most_tokens = 8 * C::TokenTiles;
-    const int block_rows = split.row_warps * C::RowTiles * rows_per_tile, threads = split.depth_warps * 32 / (C::RowTiles * rows_per_tile);
+    constexpr int most_tokens = 8 * C::TokenTiles, warp_rows = C::RowTiles * rows_per_tile;
     const int group = int(split.depth_warp_divisor.quotient(threadIdx.x / 32));  // its threads have the rows of a row warp
-    const int inside = int(threadIdx.x) - group * split.depth_warps * 32, row_here = inside % (C::RowTiles * rows_per_tile);
-    const int row_in_block = group * C::RowTiles * rows_per_tile + row_here;
-    const int64_t row = int64_t(blockIdx.x) * split.tiles_per_block * rows_per_tile + row_in_block;
-    if (row_in_block >= block_rows || row_in_block >= split.tiles_per_block * rows_per_tile || row >= args.rows) return;
+    const int inside = int(threadIdx.x) - group * split.depth_warps * 32;
+    int row_in_block = group * warp_rows + inside % warp_rows, token = inside / warp_rows, step = split.depth_warps * 32 / warp_rows;
+    if (args.half_tiles) {
+        // Pairs of tiles stand side by side; the threads of the second take every other round of tokens.
+        if (row_in_block / rows_per_tile % 2) row_in_block -= rows_per_tile, token += step;
+        step *= 2;
+    }
+    const int place = blockIdx.x * split.tiles_per_block + row_in_block / rows_per_tile;
+    const int64_t row = int64_t(args.tile(place)) * rows_per_tile + row_in_block % rows_per_tile;
+    if (row_in_block >= split.tiles_per_block * rows_per_tile || place >= args.tiles || row >= args.rows) return;
     const EpilogueArgs& e = args.epilogue;
     const RowTerm term = load_row_term(e, row);
-    for (int token = inside / (C::RowTiles * rows_per_tile); token < args.token_count; token += threads) {
+    const RowTerm second = args.half_tiles ? load_row_term(e, row + int64_t(args.half_tiles) * rows_per_tile) : RowTerm{};
+    const auto sum_of = [&](int of_row) {
         typename C::Sum sum = 0;
-        for (int depth = 0; depth < split.depth_warps; ++depth) sum += results[(depth * most_tokens + token) * pitch + row_in_block];
-        store_bits(e.y, token * e.y.row_stride + row * e.y.column_stride, finish_one(e, term, token, row, sum));
+        for (int depth = 0; depth < split.depth_warps; ++depth) sum += results[(depth * most_tokens + token) * pitch + of_row];
+        return sum;
+    };
+    for (; token < args.token_count; token += step) {
+        uint32_t bits = 0;
+        if (args.half_tiles) {
+            const float gate = activate(e.activation, scale_and_bias(e, term, token, sum_of(row_in_block)));
+            bits = to_output(e, gate * scale_and_bias(e, second, token, sum_of(row_in_block + rows_per_tile)));
+        } else {
+            bits = finish_one(e, term, token, row, sum_of(row_in_block));
+        }
+        store_bits(e.y, token * e.y.row_stride + row * e.y.column_stride, bits);
     }
 }
 

@@ -60,24 +60,22 @@ public:
     __device__ UnitStream(const DecodeArgs& args, const typename Source::Args& weight, int first_tile, int depth_warp)
         : args_(args), weight_(weight), unit_(depth_warp) {
 #pragma unroll
-        for (int r = 0; r < C::RowTiles; ++r) {
-            // Tiles that do not exist: the last one will do, its products are not stored.
-            codes_[r] = Source::first(weight, smaller(first_tile + r, args.tiles - 1), depth_warp);
-        }
+        for (int r = 0; r < C::RowTiles; ++r) codes_[r] = Source::first(weight, args.tile(first_tile + r), depth_warp);
         if constexpr (C::Scales == DecodeScales::rows) {
-            first_row_ = int64_t(first_tile) * rows_per_tile + threadIdx.x % 32 / 4;
+#pragma unroll
+            for (int r = 0; r < C::RowTiles; ++r) first_row_[r] = int64_t(args.tile(first_tile + r)) * rows_per_tile + threadIdx.x % 32 / 4;
             ahead_unit_ = depth_warp;
             load_ahead();
         } else if constexpr (C::Scales == DecodeScales::blocks) {
             const int lane = threadIdx.x % 32, r = lane / 16, chunk = lane % 16;  // of 16 bytes, as below
             scale_segment_ = r < C::RowTiles && chunk * 16 < C::scale_room ? chunk : none;
-            scales_ = weight.terms + smaller(first_tile + r, args.tiles - 1) * weight.tile_term_bytes;
+            scales_ = weight.terms + args.tile(first_tile + r) * weight.tile_term_bytes;
             scale_place_ = C::scales_at + r * C::scale_room + chunk * 16;
             ptx::hold(scales_), ptx::hold(scale_segment_), ptx::hold(scale_place_);
         } else if constexpr (C::Segments > 0) {
             // 16 bytes of scales per lane: the lower half of the warp for the first tile, the upper for the second.
             const int lane = threadIdx.x % 32, r = lane / 16, chunk = lane % 16;
-            const int64_t tile = smaller(first_tile + r, args.tiles - 1);
+            const int64_t tile = args.tile(first_tile + r);
             const GroupScales& scales = args.scales;
             const int bytes = C::Scales == DecodeScales::halves ? 2 : scales.bytes;  // chunks of a group, too
             const int segment = bytes == 2 ? chunk / 2 : bytes == 4 ? chunk / 4 : chunk;
@@ -141,7 +139,7 @@ private:
             for (int r = 0; r < C::RowTiles; ++r)
 #pragma unroll
                 for (int half = 0; half < 2; ++half)
-                    ahead_[r][s][half] = args_.scales.bits_at(smaller(first_row_ + rows_per_tile * r + 8 * half, args_.rows - 1), group);
+                    ahead_[r][s][half] = args_.scales.bits_at(smaller(first_row_[r] + 8 * half, args_.rows - 1), group);
         }
     }
 
@@ -149,7 +147,7 @@ private:
     const typename Source::Args& weight_;
     int unit_;
     int ahead_unit_ = 0;
-    int64_t first_row_ = 0;
+    int64_t first_row_[C::RowTiles];
     uint32_t ahead_[C::RowTiles][C::Scales == DecodeScales::rows ? C::Segments : 1][2];
     typename Source::Place codes_[C::RowTiles];
     const uint8_t* scales_ = nullptr;

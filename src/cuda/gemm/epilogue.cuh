@@ -147,16 +147,18 @@ __device__ inline RowTerm load_row_term(const EpilogueArgs& e, int64_t row) {
     if (e.bias.data) term.bias = load_number(e.bias.element, e.bias.data, row * e.bias.column_stride);
     return term;
 }
+// All but the activation.
+template <class Accumulator>
+__device__ inline float scale_and_bias(const EpilogueArgs& e, const RowTerm& term, int64_t token, Accumulator product) {
+    return float(product) * (token_factor(e, token) * term.factor) + term.bias;
+}
 template <class Accumulator>
 __device__ inline uint32_t finish_one(const EpilogueArgs& e, const RowTerm& term, int64_t token, int64_t row, Accumulator product) {
-    float value = float(product);
     if constexpr (std::is_same_v<Accumulator, int32_t>) {
-        const bool corrected = e.counts_differences || e.token_zero.data || e.row_zero.data;
-        const int32_t whole = corrected ? without_zero_points(e, token, row, product) : product;
-        if (e.y.element == Element::int32) return uint32_t(whole);
-        value = float(whole);
+        if (e.counts_differences || e.token_zero.data || e.row_zero.data) product = without_zero_points(e, token, row, product);
+        if (e.y.element == Element::int32) return uint32_t(product);
     }
-    value = value * (token_factor(e, token) * term.factor) + term.bias;
+    float value = scale_and_bias(e, term, token, product);
     if (e.activation != Activation::none) value = activate(e.activation, value);
     return to_output(e, value);
 }

@@ -28,6 +28,7 @@ struct BlocksArguments {
     uint8_t* blocks;
     uint32_t units;
     Element element;
+    bool for_product;  // of quantize
 };
 
 // Where a thread stands: its units are first, first + 32, ...; the blocks of its warp begin at `bytes` of the plane.
@@ -190,6 +191,7 @@ struct alignas(16) Stage {
 template <Element Plain, int Units, bool Encode>
 __global__ void __launch_bounds__(block_threads) convert_blocks(BlocksArguments arguments) {
     __shared__ Stage<Units> stages;
+    if constexpr (Encode) wait_in_chain(arguments.for_product);
     uint8_t* stage = stages.bytes[threadIdx.x / warp_size];
     const auto convert = [&]<class Block>() {
         if constexpr (Encode)
@@ -204,29 +206,19 @@ __global__ void __launch_bounds__(block_threads) convert_blocks(BlocksArguments 
     }
 }
 
-template <bool Encode, Element Plain>
-void run_with_plain(const core::Context& context, const BlocksArguments& arguments) {
-    constexpr uint32_t few_units = 1 << 18;
-    const bool thin = !Encode && arguments.units <= few_units;
-    const auto kernel = [&] {
-        if constexpr (Encode)
-            return convert_blocks<Plain, units_per_block, true>;
-        else
-            return thin ? convert_blocks<Plain, 1, false> : convert_blocks<Plain, most_units, false>;
-    }();
-    launch(Encode ? "quantize_blocks" : "dequantize_blocks", kernel,
-           {blocks_for(arguments.units, block_threads * (thin ? 1 : most_units)), block_threads}, context, arguments);
+// run<plain>() with the element as a template argument.
+template <class Run>
+void with_plain(Element plain, const Run& run) {
+    switch (plain) {
+    case Element::bf16: return run.template operator()<Element::bf16>();
+    case Element::fp16: return run.template operator()<Element::fp16>();
+    default: return run.template operator()<Element::fp32>();
+    }
 }
 
-template <bool Encode>
-void run_blocks(const core::Context& context, const core::Tensor& plain, const core::QuantizedView& quantized) {
-    const BlocksArguments arguments{plain.data, plain.data, quantized.codes, uint32_t(plain.rows * (plain.columns / unit_values)),
-                                    quantized.format.element};
-    switch (plain.element) {
-    case Element::bf16: return run_with_plain<Encode, Element::bf16>(context, arguments);
-    case Element::fp16: return run_with_plain<Encode, Element::fp16>(context, arguments);
-    default: return run_with_plain<Encode, Element::fp32>(context, arguments);
-    }
+BlocksArguments blocks_arguments(const core::Tensor& plain, const core::QuantizedView& quantized, bool for_product) {
+    const auto units = uint32_t(plain.rows * (plain.columns / unit_values));
+    return {plain.data, plain.data, quantized.codes, units, quantized.format.element, for_product};
 }
 
 std::string reason_against_blocks(const core::Tensor& plain, const core::QuantizedView& quantized) {
@@ -240,9 +232,23 @@ std::string reason_against_blocks(const core::Tensor& plain, const core::Quantiz
 }  // namespace
 
 std::string supports_quantize_blocks(const core::QuantizeProblem& problem) { return reason_against_blocks(problem.x, problem.result); }
-void run_quantize_blocks(const core::QuantizeProblem& problem) { run_blocks<true>(*problem.context, problem.x, problem.result); }
+void run_quantize_blocks(const core::QuantizeProblem& problem) {
+    const BlocksArguments arguments = blocks_arguments(problem.x, problem.result, problem.for_product);
+    with_plain(problem.x.element, [&]<Element Plain>() {
+        launch_quantizer("quantize_blocks", convert_blocks<Plain, units_per_block, true>,
+                         {blocks_for(arguments.units, block_threads * units_per_block), block_threads}, problem, arguments);
+    });
+}
 
 std::string supports_dequantize_blocks(const core::DequantizeProblem& problem) { return reason_against_blocks(problem.y, problem.x); }
-void run_dequantize_blocks(const core::DequantizeProblem& problem) { run_blocks<false>(*problem.context, problem.y, problem.x); }
+void run_dequantize_blocks(const core::DequantizeProblem& problem) {
+    const BlocksArguments arguments = blocks_arguments(problem.y, problem.x, false);
+    constexpr uint32_t few_units = 1 << 18;
+    const bool thin = arguments.units <= few_units;
+    with_plain(problem.y.element, [&]<Element Plain>() {
+        launch("dequantize_blocks", thin ? convert_blocks<Plain, 1, false> : convert_blocks<Plain, most_units, false>,
+               {blocks_for(arguments.units, block_threads * (thin ? 1 : most_units)), block_threads}, *problem.context, arguments);
+    });
+}
 
 }  // namespace lowbit::cuda

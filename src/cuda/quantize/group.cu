@@ -18,6 +18,7 @@ struct GroupArguments {
     int group_shift;   // its logarithm
     core::QuantizedView result;
     bool static_scales;
+    bool for_product;
 };
 
 // A thread has one unit, or four of the same group: one scale and one divisor serve them all. Two and two of the four are neighbours, so
@@ -90,6 +91,7 @@ __device__ inline void quantize_groups_as(const GroupArguments& arguments) {
 
 template <Element Input, int Units>
 __global__ void __launch_bounds__(group_threads) quantize_groups(GroupArguments arguments) {
+    wait_in_chain(arguments.for_product);
     switch (arguments.result.format.element) {
     case Element::int8: return quantize_groups_as<Input, Element::int8, Units>(arguments);
     case Element::int4: return quantize_groups_as<Input, Element::int4, Units>(arguments);
@@ -111,8 +113,8 @@ void run_with_input(const core::QuantizeProblem& problem, GroupArguments argumen
     arguments.threads = units / uint32_t(own);
     arguments.group_lanes = int(group_units) / own;
     while ((1 << arguments.group_shift) < arguments.group_lanes) ++arguments.group_shift;
-    launch("quantize_groups", own == 1 ? quantize_groups<Input, 1> : quantize_groups<Input, most_units>,
-           {blocks_for(arguments.threads, group_threads), group_threads}, *problem.context, arguments);
+    launch_quantizer("quantize_groups", own == 1 ? quantize_groups<Input, 1> : quantize_groups<Input, most_units>,
+                     {blocks_for(arguments.threads, group_threads), group_threads}, problem, arguments);
 }
 
 }  // namespace
@@ -133,7 +135,7 @@ void run_quantize_group(const core::QuantizeProblem& problem) {
     run_tensor_statistics(problem);
     const core::Tensor& x = problem.x;
     const uint32_t units = uint32_t(x.rows * (x.columns / unit_values));
-    const GroupArguments arguments{x.data, 0, 1, 0, problem.result, problem.static_scales};
+    const GroupArguments arguments{x.data, 0, 1, 0, problem.result, problem.static_scales, problem.for_product};
     switch (x.element) {
     case Element::bf16: return run_with_input<Element::bf16>(problem, arguments, units);
     case Element::fp16: return run_with_input<Element::fp16>(problem, arguments, units);

@@ -15,6 +15,7 @@ struct RowArguments {
     uint32_t row_units;  // units of a row
     core::QuantizedView result;
     bool static_scales;
+    bool for_product;
 };
 
 // The largest of all threads of the block, in each of them.
@@ -79,6 +80,7 @@ __device__ inline void quantize_row_as(const RowArguments& arguments) {
 
 template <Element Input, int Units>
 __global__ void __launch_bounds__(most_threads) quantize_row(RowArguments arguments) {
+    wait_in_chain(arguments.for_product);
     switch (arguments.result.format.element) {
     case Element::int8: return quantize_row_as<Input, Element::int8, Units>(arguments);
     case Element::int4: return quantize_row_as<Input, Element::int4, Units>(arguments);
@@ -97,8 +99,8 @@ void run_with_input(const core::QuantizeProblem& problem, const RowArguments& ar
     const int64_t units = arguments.row_units;
     const bool thin = units <= most_threads && (problem.x.rows <= few_rows || units <= short_row / 2);
     const int64_t threads = core::ceil_div(core::ceil_div(units, thin ? 1 : many_units), warp_size) * warp_size;
-    launch("quantize_row", thin ? quantize_row<Input, 1> : quantize_row<Input, many_units>, {unsigned(problem.x.rows), unsigned(threads)},
-           *problem.context, arguments);
+    launch_quantizer("quantize_row", thin ? quantize_row<Input, 1> : quantize_row<Input, many_units>,
+                     {unsigned(problem.x.rows), unsigned(threads)}, problem, arguments);
 }
 
 }  // namespace
@@ -117,8 +119,12 @@ std::string supports_quantize_row(const core::QuantizeProblem& problem) {
 
 void run_quantize_row(const core::QuantizeProblem& problem) {
     const core::Tensor& x = problem.x;
-    const RowArguments arguments{x.data, x.row_stride * bytes_of(x.element), uint32_t(x.columns / unit_values), problem.result,
-                                 problem.static_scales};
+    const RowArguments arguments{x.data,
+                                 x.row_stride * bytes_of(x.element),
+                                 uint32_t(x.columns / unit_values),
+                                 problem.result,
+                                 problem.static_scales,
+                                 problem.for_product};
     switch (x.element) {
     case Element::bf16: return run_with_input<Element::bf16>(problem, arguments);
     case Element::fp16: return run_with_input<Element::fp16>(problem, arguments);
