@@ -33,7 +33,7 @@ void gate_on_cpu(const MatmulProblem& problem, const Tensor& halves) {
     });
 }
 
-Kernel<MatmulProblem> with_gate(Kernel<MatmulProblem> kernel, const GatePass& pass) {
+Kernel<MatmulProblem> with_gate(const Kernel<MatmulProblem>& kernel, const GatePass& pass) {
     Kernel<MatmulProblem> made = kernel;
     // Whether a kernel takes a problem is a matter of its product.
     const auto of_product = [](const std::function<std::string(const MatmulProblem&)>& ask) {

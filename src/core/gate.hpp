@@ -12,7 +12,7 @@ using GatePass = std::function<void(const MatmulProblem& problem, const Tensor& 
 void gate_on_cpu(const MatmulProblem& problem, const Tensor& halves);
 
 // The kernel as it is, and for every gated problem too.
-Kernel<MatmulProblem> with_gate(Kernel<MatmulProblem> kernel, const GatePass& pass);
+Kernel<MatmulProblem> with_gate(const Kernel<MatmulProblem>& kernel, const GatePass& pass);
 
 // What is said of a chosen kernel and a gated problem.
 std::string gate_text(const Kernel<MatmulProblem>& kernel, const MatmulProblem& problem);

@@ -115,6 +115,36 @@ def test_epilogue(device, activation):
         assert torch.allclose(y.double(), wanted, rtol=2 * torch.finfo(dtype).eps, atol=1e-4)
 
 
+@pytest.mark.parametrize("format", ["fp16", "int4:g128", "int8:row", "fp8_e4m3:row", "q4_0"])
+@on_devices
+def test_gate(device, format):
+    # Few and many tokens; halves of whole tiles, and others.
+    for tokens, outputs in ((1, 48), (5, 48), (3, 21), (40, 64)):
+        for dtype in FLOATS:
+            x, bias = normal(2, tokens, 256, dtype=dtype, device=device), normal(2 * outputs, device=device)
+            w = lowbit.quantize(normal(2 * outputs, 256, device=device) / 16, format)
+            exact = x.double() @ w.dequantize(torch.float32).double().t() + bias.double()
+            first, second = exact.chunk(2, -1)
+            for weight in (w, w.pack()):
+                for activation, function in ((None, functional.silu), ("none", ACTIVATIONS[None]), ("gelu", functional.gelu)):
+                    y = lowbit.matmul(x, weight, bias, activation, torch.float32, gate=True)
+                    assert y.shape == (2, tokens, outputs)
+                    assert torch.allclose(y.double(), function(first) * second, rtol=1e-4, atol=1e-4 + 8 * rounding_of(device, dtype))
+                rounded = lowbit.matmul(x, weight, bias, gate=True)
+                assert rounded.dtype == dtype
+                assert same_bits(rounded, lowbit.matmul(x, weight, bias, out_dtype=torch.float32, gate=True).to(dtype))
+            assert "gate: " in lowbit.explain(x, w, bias, gate=True)
+
+
+@on_devices
+def test_gate_of_quantized_tokens(device):
+    x, w = normal(2, 3, 64, device=device), lowbit.quantize(normal(20, 64, device=device), "int8:row")
+    q = lowbit.quantize(x, "int8:row")
+    y = lowbit.matmul(q, w, gate=True)
+    assert y.shape == (2, 3, 10)
+    assert same_bits(y, lowbit.matmul(x, w, gate=True, x_format="int8:row"))
+
+
 @on_devices
 def test_int8_output(device):
     x, w = normal(6, 64, device=device), lowbit.quantize(normal(9, 64, device=device), "int8:row")
@@ -173,6 +203,8 @@ def test_what_is_refused(device):
         (lambda: lowbit.matmul(x, w, bias=normal(7, device=device)), "bias has 7 values"),
         (lambda: lowbit.matmul(x, w, bias=normal(8, 1, device=device)), "bias has 2 dimensions"),
         (lambda: lowbit.matmul(x, w, activation="tanh"), "activation"),
+        (lambda: lowbit.matmul(x, w, bias=normal(4, device=device), gate=True), "bias has 4 values, but y has 2N = 8"),
+        (lambda: lowbit.matmul(x, lowbit.quantize(normal(7, 96, device=device), "int4:g32"), gate=True), "weight has 7 rows"),
         (lambda: lowbit.matmul(x, w, out_dtype=torch.int32), "integer codes on both sides"),
         (lambda: lowbit.matmul(x, w, out_dtype=torch.float64), "dtype"),
         (lambda: lowbit.matmul(x, w, x_format="int3:row"), "int3"),

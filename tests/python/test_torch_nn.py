@@ -61,6 +61,34 @@ def test_a_layer_is_a_product(device, scheme):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @on_devices
+def test_a_gated_layer(device, scheme):
+    plain, x = linear(device=device), normal(5, 256, device=device)
+    first, second = in_fp32(plain, x).chunk(2, -1)
+    layer = QuantizedLinear.from_linear(plain, scheme, gate="gelu_tanh")
+    wanted = lowbit.matmul(
+        x, layer.weight.tensor, layer.bias, "gelu_tanh", gate=True, x_format=lowbit.SCHEMES[scheme].activation_format
+    )
+    assert same_bits(layer(x), wanted) and layer(x).shape == (5, 48)
+    assert "gate: " in layer.explain(x) and "gate=gelu_tanh" in repr(layer)
+    made = QuantizedLinear(256, 96, scheme=scheme, device=device, gate="gelu_tanh")
+    with torch.no_grad():
+        made.weight.copy_(plain.weight)
+        made.bias.copy_(plain.bias)
+    assert torch.allclose(made(x), nn.functional.gelu(first, approximate="tanh") * second, rtol=1e-3, atol=1e-3)
+    assert same_bits(made.quantize_weights()(x), wanted)
+    made.load_state_dict(layer.state_dict())
+    assert same_bits(made(x), wanted)
+
+
+def test_gates_that_are_refused():
+    with pytest.raises(ValueError, match="gate = 'tanh'; use none, relu"):
+        QuantizedLinear.from_linear(linear(), gate="tanh")
+    with pytest.raises(ValueError, match="out_features = 95, but a gate takes two halves"):
+        QuantizedLinear.from_linear(linear(outputs=95), gate="silu")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@on_devices
 def test_state_dict(device, scheme):
     layer = QuantizedLinear.from_linear(linear(device=device), scheme)
     x, state = normal(5, 256, device=device), layer.state_dict()

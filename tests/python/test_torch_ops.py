@@ -34,6 +34,7 @@ def test_opcheck(device, format):
         opcheck(op, (x, codes, bias, None, None, None, *rest), named)
         opcheck(op, (x, OPS.pack(*planes, format, k)), dict(weight_format=format, weight_layout=layout, rows=16, columns=k))
         opcheck(op, (codes, codes, None, *rest, *rest), dict(x_format=format, weight_format=format, columns=k))
+        opcheck(op, (x, codes, bias, None, None, None, *rest), dict(named, gate=True))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -102,6 +103,49 @@ def test_gradients(device, activation, compiled):
         results.append((y, x.grad, bias.grad))
     for found, right in zip(*results):
         assert torch.allclose(found, right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@on_devices
+def test_gradients_through_a_gate(device, activation, compiled):
+    w = lowbit.quantize(normal(48, 96, device=device), "int4:g32").pack()
+    column_scale = normal(48, device=device).abs()
+
+    def product(x, bias):
+        return lowbit.matmul(x, w, bias, activation, gate=True, scale=0.2, column_scale=column_scale)
+
+    def wanted(x, bias):
+        first, second = (x @ w.dequantize().t() * 0.2 * column_scale + bias).chunk(2, -1)
+        return ACTIVATIONS[activation](first) * second
+
+    if compiled:
+        torch._dynamo.reset()
+        product = torch.compile(product, fullgraph=True, backend="aot_eager")
+    results = []
+    for function in (product, wanted):
+        x = normal(2, 3, 96, device=device).requires_grad_()
+        bias = normal(48, device=device).requires_grad_()
+        y = function(x, bias)
+        y.backward(normal(*y.shape, device=device, seed=3))
+        results.append((y, x.grad, bias.grad))
+    for found, right in zip(*results):
+        assert torch.allclose(found, right, rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_of_a_plain_weight_through_a_gate():
+    results = []
+    for gated in (False, True):
+        x, w = normal(4, 32).requires_grad_(), normal(8, 32, seed=1).requires_grad_()
+        if gated:
+            y = lowbit.matmul(x, w, gate=True)
+        else:
+            first, second = functional.linear(x, w).chunk(2, -1)
+            y = functional.silu(first) * second
+        y.square().sum().backward()
+        results.append((x.grad, w.grad))
+    for found, wanted in zip(*results):
+        assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_gradient_of_a_plain_weight():

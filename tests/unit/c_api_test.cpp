@@ -101,6 +101,13 @@ TEST_F(BadMatmul, EverySpoiledArgumentIsNamed) {
         {"y is int32, but x is fp32", [](auto& args, auto&, auto&, auto&) { args.y.element = LOWBIT_INT32; }},
         {"y is fp8_e4m3", [](auto& args, auto&, auto&, auto&) { args.y.element = LOWBIT_FP8_E4M3; }},
         {"output_scale = 0", [](auto& args, auto&, auto&, auto&) { args.y.element = LOWBIT_INT8, args.output_scale = 0; }},
+        {"gate = 2; use 0 or 1", [](auto& args, auto&, auto&, auto&) { args.gate = 2; }},
+        {"which a gate makes 3 x 2", [](auto& args, auto&, auto&, auto&) { args.gate = 1; }},
+        {"weight has 3 rows, but a gate takes two halves", [](auto& args, auto&, auto& b, auto&) { args.gate = 1, b.shape[0] = 3; }},
+        {"bias has 2 values, but y has 2N = 4",
+         [](auto& args, auto&, auto&, auto& c) { args.gate = 1, args.y.shape[1] = 2, c.shape[0] = 2, args.bias = &c; }},
+        {"column_scale has 2 values, but y has 2N = 4",
+         [](auto& args, auto&, auto&, auto& c) { args.gate = 1, args.y.shape[1] = 2, c.shape[0] = 2, args.column_scale = &c; }},
         {"unknown format \"int7\"", [](auto& args, auto&, auto&, auto&) { args.x_format = "int7"; }},
     };
     const lowbit_matmul_args good = call;
@@ -121,6 +128,16 @@ TEST_F(BadMatmul, RawProductsSayUpToWhichK) {
     ASSERT_EQ(lowbit_int8_matmul(context.c(), a.data(), b.data(), c.data(), LOWBIT_INT32, 1, 1, 131071, 1, 1, 1), LOWBIT_OK)
         << lowbit_last_error();
     EXPECT_EQ(c[0], 131071);
+}
+
+TEST_F(BadMatmul, RawProductsTakeNoGate) {
+    std::vector<int8_t> a(96, 1), b(128, 1);
+    std::vector<int32_t> c(6, 5);
+    x_tensor = lowbit_matrix(a.data(), LOWBIT_INT8, 3, 32), w_tensor = lowbit_matrix(b.data(), LOWBIT_INT8, 4, 32);
+    call.y = lowbit_matrix(c.data(), LOWBIT_INT32, 3, 2);
+    call.gate = 1;
+    expect(LOWBIT_INVALID_ARGUMENT, "it takes no scale, bias, activation or gate");
+    for (const int32_t value : c) EXPECT_EQ(value, 5);
 }
 
 TEST(CApi, NewerAndOlderStructs) {
