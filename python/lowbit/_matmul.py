@@ -63,8 +63,8 @@ def matmul(
     x and w are tensors or QTensors. activation: relu, gelu, gelu_tanh, silu. out_dtype: that of x unless given; int32 is the raw product of
     integer codes, int8 is round(result / output_scale). x_format: x is quantized to this format on the way ("int8:row").
 
-    gate: w is [2N, K], gate and up of a gated layer one upon the other, and the result is activation(first N) * (last N), as [..., N]; bias and
-    column_scale are [2N]. The activation is silu unless given ("none" for the plain product of both).
+    gate: w is [2N, K], gate and up of a gated layer one upon the other, and the result is activation(first N) * (last N), as [..., N]; bias
+    and column_scale are [2N]. The activation is silu unless given ("none" for the plain product of both).
     """
     operands, named = _arguments(x, w, bias, activation, out_dtype, gate, x_format, row_scale, column_scale, scale, output_scale)
     result = product(*operands, **named)
