@@ -117,7 +117,15 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
                              Pair{"bf16", "int8:row"},
                              Pair{"fp16", "int8:tensor"},
                              Pair{"bf16", "fp8_e4m3:row"},
-                             Pair{"fp16", "fp8_e4m3:tensor"}}) {
+                             Pair{"fp16", "fp8_e4m3:tensor"},
+                             Pair{"fp8_e4m3:g128", "fp8_e4m3:block128"},
+                             Pair{"fp8_e4m3:g128", "fp8_e4m3:g128"},
+                             Pair{"int8:row", "int4:row"},
+                             Pair{"uint8:row:asym", "int8:row"},
+                             Pair{"uint8:tensor:asym", "int8:tensor"},
+                             Pair{"int4:row", "int4:row"},
+                             Pair{"int8:row", "int4:g128"},
+                             Pair{"int8:tensor", "int4:g256:scale_bf16"}}) {
         const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
         for (const Shape& size : many) {
             const int64_t k = fitting_columns(x, weight, size.k);

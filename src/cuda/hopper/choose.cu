@@ -22,7 +22,9 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     const int64_t slots = int64_t(std::max(kernel.resident_clusters(cluster), 1)) * cluster, blocks = tiles * splits;
     const auto active = double(std::min(slots, blocks)), waves = double(core::ceil_div(blocks, slots));
     // Every weight is read from memory once, and from the cache by the tiles of other tokens.
-    const double read = kernel.weight_bytes * active / memory_rate(active) / double(core::ceil_div(tokens, tile.tokens));
+    // Blocks that share tokens wait for each other, which shows where memory is what they wait for.
+    const double read =
+        kernel.weight_bytes * active / memory_rate(active) / double(core::ceil_div(tokens, tile.tokens)) * (tile.cluster > 1 ? 1.3 : 1.0);
     const double loop = double(core::ceil_div(k_blocks, splits)) * std::max(kernel.clocks, read);
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;

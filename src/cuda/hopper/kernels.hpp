@@ -25,7 +25,13 @@ using HopperKernels = std::span<const HopperKernel>;
 HopperKernels hopper_bf16();
 HopperKernels hopper_fp16();
 HopperKernels hopper_int8();
+HopperKernels hopper_int8_uint8();  // tokens without sign
 HopperKernels hopper_fp8();
+// fp8 with a scale for every 128 values of both sides.
+HopperKernels hopper_fp8_blocks();
+// int4 in tiles x int8: a scale per row, or one for every 128 values and more.
+HopperKernels hopper_tiles_int8();
+HopperKernels hopper_tiles_int8_groups(Element scale);
 // Rows of 8 bits with tokens of 16. Empty: no kernel for the element.
 HopperKernels hopper_widened_bf16(Element element);
 HopperKernels hopper_widened_fp16(Element element);
