@@ -117,7 +117,27 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
                              Pair{"bf16", "int8:row"},
                              Pair{"fp16", "int8:tensor"},
                              Pair{"bf16", "fp8_e4m3:row"},
-                             Pair{"fp16", "fp8_e4m3:tensor"}}) {
+                             Pair{"fp16", "fp8_e4m3:tensor"},
+                             Pair{"bf16", "q8_0"},
+                             Pair{"fp16", "q8_0"},
+                             Pair{"bf16", "q4_k"},
+                             Pair{"fp16", "q4_k"},
+                             Pair{"bf16", "q5_k"},
+                             Pair{"fp16", "q5_k"},
+                             Pair{"bf16", "q6_k"},
+                             Pair{"fp16", "q6_k"},
+                             Pair{"bf16", "q4_1"},
+                             Pair{"fp16", "q4_1"},
+                             Pair{"bf16", "q5_0"},
+                             Pair{"fp16", "q5_0"},
+                             Pair{"bf16", "q5_1"},
+                             Pair{"fp16", "q5_1"},
+                             Pair{"bf16", "q3_k"},
+                             Pair{"fp16", "q3_k"},
+                             Pair{"bf16", "q2_k"},
+                             Pair{"fp16", "q2_k"},
+                             Pair{"bf16", "iq4_nl"},
+                             Pair{"fp16", "iq4_nl"}}) {
         const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
         for (const Shape& size : many) {
             const int64_t k = fitting_columns(x, weight, size.k);
