@@ -125,7 +125,27 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
                              Pair{"uint8:tensor:asym", "int8:tensor"},
                              Pair{"int4:row", "int4:row"},
                              Pair{"int8:row", "int4:g128"},
-                             Pair{"int8:tensor", "int4:g256:scale_bf16"}}) {
+                             Pair{"int8:tensor", "int4:g256:scale_bf16"},
+                             Pair{"bf16", "q8_0"},
+                             Pair{"fp16", "q8_0"},
+                             Pair{"bf16", "q4_k"},
+                             Pair{"fp16", "q4_k"},
+                             Pair{"bf16", "q5_k"},
+                             Pair{"fp16", "q5_k"},
+                             Pair{"bf16", "q6_k"},
+                             Pair{"fp16", "q6_k"},
+                             Pair{"bf16", "q4_1"},
+                             Pair{"fp16", "q4_1"},
+                             Pair{"bf16", "q5_0"},
+                             Pair{"fp16", "q5_0"},
+                             Pair{"bf16", "q5_1"},
+                             Pair{"fp16", "q5_1"},
+                             Pair{"bf16", "q3_k"},
+                             Pair{"fp16", "q3_k"},
+                             Pair{"bf16", "q2_k"},
+                             Pair{"fp16", "q2_k"},
+                             Pair{"bf16", "iq4_nl"},
+                             Pair{"fp16", "iq4_nl"}}) {
         const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
         for (const Shape& size : many) {
             const int64_t k = fitting_columns(x, weight, size.k);

@@ -49,6 +49,27 @@ struct OperandStorage {
         if (operand.is_quantized) reference::decode_row(operand.quantized, index, 0, operand.columns(), values.data());
         return values;
     }
+
+    // What a GGML type adds to scale * code in a row, without the sign; empty for all others.
+    std::vector<double> minimums(int64_t index) const {
+        const Element element = operand.is_quantized ? operand.quantized.format.element : Element::fp32;
+        const core::TileBlock block = core::tile_block(element);
+        if (!block.minimums) return {};
+        const core::BlockSize size = core::ggml_block(element);
+        std::vector<double> values;
+        for (int64_t k = 0; k < operand.columns(); ++k) {
+            const uint8_t* bytes = operand.quantized.row_codes(index) + k / size.values * size.bytes;
+            uint16_t half;
+            std::memcpy(&half, bytes + core::ggml_half(element, 1), sizeof half);
+            double minimum = std::fabs(double(core::fp16_to_float(half)));
+            if (block.is_super()) {
+                const unsigned integer = core::ggml_integer(element, int(k % size.values) / block.group, 1).read(bytes);
+                minimum *= block.integers == 1 ? integer >> 4 : integer;
+            }
+            values.push_back(minimum);
+        }
+        return values;
+    }
 };
 
 struct EpilogueStorage {
@@ -89,8 +110,14 @@ struct EpilogueStorage {
     }
 };
 
+// Sums of |token * value| and |token * minimum|.
+struct Magnitudes {
+    double products = 0, minimums = 0;
+};
+
 // How far a product may be from the reference's, before the output is rounded.
-double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, double magnitude) {
+double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, const Magnitudes& of) {
+    const double magnitude = of.products;
     const core::Epilogue& e = problem.epilogue;
     const double unit = 0x1p-24, rounding = kernel.operand_rounding ? kernel.operand_rounding(problem) : 0;
     double factor = std::fabs(double(e.scale));
@@ -98,7 +125,8 @@ double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& 
     if (e.column_scale) factor *= std::fabs(double(core::load(*e.column_scale, 0, n)));
     const double bias = e.bias ? std::fabs(double(core::load(*e.bias, 0, n))) : 0;
     const double before =
-        factor * magnitude * (double(problem.k() + 8) * kernel.addition_unit + rounding) + (factor * magnitude + bias) * 2 * unit;
+        factor * (magnitude * (double(problem.k() + 8) * kernel.addition_unit + rounding) + of.minimums * kernel.minimum_rounding) +
+        (factor * magnitude + bias) * 2 * unit;
     const bool curved = e.activation != Activation::none && e.activation != Activation::relu;
     return curved ? 1.13 * before + 8 * unit * (factor * magnitude + bias) : before;
 }
@@ -111,10 +139,10 @@ double output_unit(Element element, double value) {
     }
 }
 
-double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, double magnitude,
+double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, const Magnitudes& of,
              double expected) {
     if (problem.raw_integers()) return 0;
-    const double product = allowed(problem, kernel, m, n, magnitude);
+    const double product = allowed(problem, kernel, m, n, of);
     if (problem.y.element == Element::int8) return 1 + std::floor(product / double(problem.epilogue.output_scale));
     return product + output_unit(problem.y.element, expected) + 1e-37;
 }
@@ -124,12 +152,13 @@ void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
     std::vector<std::vector<double>> tokens;
     for (int64_t m = 0; m < problem.m(); ++m) tokens.push_back(x.row(m));
     for (int64_t n = 0; n < problem.n(); ++n) {
-        const std::vector<double> row = weight.row(n);
+        const std::vector<double> row = weight.row(n), minimums = weight.minimums(n);
         for (int64_t m = 0; m < problem.m(); ++m) {
-            double magnitude = 0;
-            for (size_t k = 0; k < row.size(); ++k) magnitude += std::fabs(tokens[size_t(m)][k] * row[k]);
+            Magnitudes of;
+            for (size_t k = 0; k < row.size(); ++k) of.products += std::fabs(tokens[size_t(m)][k] * row[k]);
+            for (size_t k = 0; k < minimums.size(); ++k) of.minimums += std::fabs(tokens[size_t(m)][k]) * minimums[k];
             const double difference = std::fabs(got.at(m, n) - expected.at(m, n)),
-                         limit = bound(problem, kernel, m, n, magnitude, expected.at(m, n));
+                         limit = bound(problem, kernel, m, n, of, expected.at(m, n));
             const double error = difference == 0                   ? 0
                                  : difference <= limit             ? difference / limit
                                  : limit > 0 && difference > limit ? difference / limit

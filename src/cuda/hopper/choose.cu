@@ -37,6 +37,7 @@ HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, 
     HopperChoice best;
     double least = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < kernels.size(); ++i) {
+        if (!kernels[i].exists()) continue;
         const int64_t stages = core::ceil_div(k_blocks, kernels[i].tile.depth);
         for (int splits = 1; splits <= std::min(kernels[i].most_splits, most_splits); ++splits) {
             if (splits > 1 && stages / splits < fewest_stages_per_split) break;

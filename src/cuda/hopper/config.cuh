@@ -37,7 +37,7 @@ struct HopperSchedule {
 };
 
 struct HopperArgs {
-    CUtensorMap tokens, weight, scales, zero_points, output;
+    CUtensorMap tokens, weight, scales, integers, output;  // integers: zero points, or the bytes of K types
     HopperSchedule schedule;
     int k_stages = 0;
     int splits = 1;    // blocks of a cluster that share out K

@@ -79,9 +79,7 @@ int groups_of_block(const QuantizedView& weight) {
 std::string reason_against_weight(const FamilyTraits& family, const MatmulProblem& problem) {
     const Operand& weight = problem.weight;
     if (family.weight == HopperWeight::tiles) {
-        if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles ||
-            !core::has_nibble_tiles(weight.quantized.format))
-            return "weight is not packed in tiles of nibbles";
+        if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles) return "weight is not packed in tiles";
         return groups_of_block(weight.quantized) ? "" : core::join("groups of ", GroupScales(weight.quantized).group);
     }
     if (family.weight == HopperWeight::integer_tiles) {
@@ -140,19 +138,33 @@ bool can_store_boxes(const MatmulProblem& problem) {
            (y.rows <= 1 || (y.row_stride * 2) % copy_alignment == 0) && y.row_stride >= y.columns;
 }
 
+// The terms of blocks: the fp16 numbers of a k block, and of K types the bytes of the half of a block that it lies in.
+void describe_terms(const QuantizedView& weight, const core::TileGrid& grid, int box_tiles, HopperArgs& args) {
+    const core::TileBlock block = core::tile_block(weight.format.element);
+    const auto terms = [&](int blocks, int bytes) {
+        return stack_map(weight.scales, block.term_bytes(), grid.groups, grid.tiles, blocks, box_tiles, bytes);
+    };
+    if (block.is_super())
+        args.scales = terms(1, block.half_bytes()), args.integers = terms(1, 128);
+    else
+        args.scales = terms(int(core::TileGrid::columns_per_atom) / block.group, block.term_bytes());
+}
+
 void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperArgs& args) {
     const core::TileGrid grid(weight.format, weight.rows, weight.columns);
+    const int box_tiles = tile.rows / 16;
+    args.weight = stack_map(weight.codes, core::tile_atom_bytes(grid.bits), grid.atoms, grid.tiles, 1, box_tiles);
+    if (!core::has_nibble_tiles(weight.format)) return describe_terms(weight, grid, box_tiles, args);
     args.group_scales = GroupScales(weight);
     const GroupScales& scales = args.group_scales;
     const int groups = groups_of_block(weight);
     const bool whole_rows = scales.group >= weight.columns;
     args.blocks_per_group = whole_rows ? INT32_MAX : std::max(1, scales.group / int(core::TileGrid::columns_per_atom));
-    const int box_tiles = tile.rows / 16, runs = box_tiles * groups;
-    args.weight = stack_map(weight.codes, core::tile_atom_bytes(grid.bits), grid.atoms, grid.tiles, 1, box_tiles);
+    const int runs = box_tiles * groups;
     args.scales = stack_map(weight.scales, 16 * scales.bytes, grid.groups, grid.tiles, groups, box_tiles);
     args.scale_bytes = runs * 16 * scales.bytes;
     if (weight.zero_points) {
-        args.zero_points = stack_map(weight.zero_points, 16, grid.groups, grid.tiles, groups, box_tiles);
+        args.integers = stack_map(weight.zero_points, 16, grid.groups, grid.tiles, groups, box_tiles);
         args.zero_bytes = runs * 16;
     }
 }
@@ -305,10 +317,12 @@ HopperKernels hopper_kernels_for(HopperFamily family, const MatmulProblem& probl
     default: break;
     }
     const QuantizedView& weight = problem.weight.quantized;
+    const bool bf16 = family == HopperFamily::tiles_bf16;
+    if (!core::has_nibble_tiles(weight.format))
+        return bf16 ? hopper_blocks_bf16(weight.format.element) : hopper_blocks_fp16(weight.format.element);
     const int groups = groups_of_block(weight);
     const Element scale = core::tile_scale_element(weight.format);
-    return family == HopperFamily::tiles_bf16 ? hopper_tiles_bf16(weight.format.element, groups, scale)
-                                              : hopper_tiles_fp16(weight.format.element, groups, scale);
+    return bf16 ? hopper_tiles_bf16(weight.format.element, groups, scale) : hopper_tiles_fp16(weight.format.element, groups, scale);
 }
 
 HopperChoice hopper_choice(HopperFamily family, const MatmulProblem& problem) {
@@ -405,7 +419,11 @@ void add_hopper(core::Registry& registry) {
             core::Kernel<MatmulProblem> kernel;
             kernel.name = core::join(kind.name, "_", tile.rows, "x", tile.tokens);
             kernel.needs = "compute capability 9.0";
-            kernel.supports = [=](const MatmulProblem& p) { return hopper_reason_against(family, p); };
+            kernel.supports = [=](const MatmulProblem& p) {
+                const std::string reason = hopper_reason_against(family, p);
+                if (!reason.empty() || hopper_kernels_for(family, p)[i].exists()) return reason;
+                return core::join("no such tile for ", p.weight.format().print());
+            };
             kernel.defers = [=](const MatmulProblem& p) {
                 return hopper_choice(family, p).kernel == int(i) ? std::string() : std::string("another tile costs less");
             };
@@ -414,11 +432,14 @@ void add_hopper(core::Registry& registry) {
             };
             kernel.workspace = [=](const MatmulProblem& p) { return hopper_workspace(family, p); };
             // The scale and its product with a code (and the levels of nf4) are rounded to the tokens' type.
+            const double unit = kind.element == Element::bf16 ? 0x1p-8 : 0x1p-11;
             kernel.operand_rounding = [=](const MatmulProblem& p) {
                 if (kind.weight != HopperWeight::tiles) return 0.0;
-                const int roundings = p.weight.quantized.format.element == Element::nf4 ? 3 : 2;
-                return roundings * (kind.element == Element::bf16 ? 0x1p-8 : 0x1p-11);
+                return (p.weight.quantized.format.element == Element::nf4 ? 3 : 2) * unit;
             };
+            // value = scale * code + minimum: scale, minimum and value are rounded, an error of at most
+            //     unit * (|scale * code| + |minimum| + |value|) <= 2 unit * |value| + 2 unit * |minimum|.
+            kernel.minimum_rounding = kind.weight == HopperWeight::tiles ? 2 * unit : 0.0;
             // A tensor core aligns its addends and cuts them off instead of rounding; of products of fp8 it keeps 13 bits of the largest.
             kernel.addition_unit = family == HopperFamily::fp8 || family == HopperFamily::fp8_blocks ? 0x1p-13 : 0x1p-23;
             registry.matmul.add(std::move(kernel));

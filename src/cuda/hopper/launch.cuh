@@ -146,6 +146,16 @@ struct TilesKernels {
     }
 };
 
+// Types that few models have: compiled for two tiles only.
+template <class Source>
+struct FewTilesKernels {
+    using Tiles = TilesKernels<Source>;
+    static HopperKernels all() {
+        static const HopperKernel kernels[] = {{}, {}, hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>()};
+        return kernels;
+    }
+};
+
 // Rows of 8 bits that are widened.
 template <class Source>
 struct WidenedKernels {
@@ -212,6 +222,7 @@ HopperKernels tiles_kernels(Element element, int groups, Element scale) {
     case Element::nf4:
         if (groups != 1 || !halves) return {};
         return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::nf4>, 1, TileScales::halves>>::all();
+    case Element::iq4_nl: return FewTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::iq4_nl>, 2, TileScales::halves>>::all();
     case Element::fp4_e2m1:
         if (groups == 2 && scale == Element::e8m0)
             return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 2, TileScales::e8m0>>::all();

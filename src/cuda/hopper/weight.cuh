@@ -128,7 +128,7 @@ struct ScaledTiles : NotPromoted {
             ptx::copy_box(stage, args.weight, 0, k_block, row / 16, full);
             const int group = Groups > 1 ? k_block * Groups : k_block / args.blocks_per_group;
             ptx::copy_box(stage + scales_at, args.scales, 0, group, row / 16, full);
-            if (Decoder::zero_points && args.zero_bytes) ptx::copy_box(stage + zeros_at, args.zero_points, 0, group, row / 16, full);
+            if (Decoder::zero_points && args.zero_bytes) ptx::copy_box(stage + zeros_at, args.integers, 0, group, row / 16, full);
         }
         __device__ static uint32_t copied_bytes(const HopperArgs& args) {
             return uint32_t(tiles * atom_bytes + args.scale_bytes + args.zero_bytes);
