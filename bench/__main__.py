@@ -75,7 +75,7 @@ class Session:
 
     def _rows(self, case: cases.Case, rates: ceilings.Ceilings) -> list[results.Row]:
         """None at all where they cannot be had."""
-        plan = self.plan.for_few_tokens() if case.op == "matmul" and case.m <= cases.FEW_TOKENS else self.plan
+        plan = self.plan if case.op != "matmul" else self.plan.for_few_tokens() if case.m <= cases.FEW_TOKENS else self.plan.for_many_tokens()
         common = (case, self.device, self.timer, plan, rates, self.forced[case.op])
         if case.op == "matmul":
             return matmul.measure(*common)

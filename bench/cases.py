@@ -11,15 +11,18 @@ FEW_FORMATS = (
     ("fp8_e4m3:row", "bf16"), ("q4_0", "q8_1"), ("q8_0", "q8_1"), ("q4_k", "bf16"), ("bf16", "bf16"),
 )  # fmt: skip
 MANY_FORMATS = (
-    ("int4:g128", "bf16"), ("int8:row", "bf16"), ("int8:row", "int8:row"), ("bf16", "bf16"), ("fp8_e4m3:row", "fp8_e4m3:row"),
-    ("q4_0", "q8_1"), ("nf4:g64", "bf16"),
+    ("int4:g128", "bf16"), ("int4:g32", "bf16"), ("uint4:g128:asym", "bf16"), ("nf4:g64", "bf16"), ("mxfp4", "bf16"), ("nvfp4", "bf16"),
+    ("int8:row", "bf16"), ("fp8_e4m3:row", "bf16"), ("q4_0", "bf16"), ("q8_0", "bf16"), ("q4_k", "bf16"), ("q6_k", "bf16"), ("bf16", "bf16"),
+    ("int8:row", "int8:row"), ("int8:row", "uint8:row:asym"), ("fp8_e4m3:row", "fp8_e4m3:row"), ("fp8_e4m3:block128", "fp8_e4m3:g128"),
+    ("int4:row", "int8:row"),
+    ("int4:g128", "int8:row"), ("int4:row", "int4:row"), ("q4_0", "q8_1"),
 )  # fmt: skip
 CONVERSION_FORMATS = ("int8:row", "fp8_e4m3:row", "fp8_e4m3:g128", "int4:g128", "q8_1")
 
 # Outputs, inputs
 FEW_WEIGHTS = ((28672, 4096), (8192, 28672), (57344, 8192), (4096, 14336), (6144, 4096), (4096, 4096))
 MANY_WEIGHTS = ((28672, 4096), (6144, 4096), (4096, 14336))
-TOKENS = (1, 2, 4, 8, 16, 64, 256, 1024, 4096)
+TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 CONVERSIONS = ((16384, 8192), (16, 4096))  # tokens, inputs
 
 QUICK_WEIGHTS = ((28672, 4096),)

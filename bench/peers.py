@@ -14,8 +14,15 @@ OF_FORMATS = {
     ("int4:g128", "bf16"): ("torch_int4",),
     ("int8:row", "int8:row"): ("torch_int_mm",),
     ("q4_0", "q8_1"): ("torch_int_mm",),
+    ("int8:row", "uint8:row:asym"): ("torch_int_mm",),
+    ("int4:row", "int8:row"): ("torch_int_mm",),
+    ("int4:g128", "int8:row"): ("torch_int_mm",),
+    ("int4:row", "int4:row"): ("torch_int_mm",),
+    ("fp8_e4m3:block128", "fp8_e4m3:g128"): ("torch_scaled_mm",),
     ("fp8_e4m3:row", "fp8_e4m3:row"): ("torch_scaled_mm", "torch_scaled_mm_tensor"),
 }
+
+MOST_TORCH_INT4 = 64  # tokens; beyond, it takes ten times as long as bf16 and more
 
 Peer = tuple[int, Callable[[], Call]]  # bytes that a call moves; what makes one more copy
 
@@ -82,5 +89,7 @@ MAKERS = {
 
 
 def candidates(case: Case, device: torch.device) -> list[Candidate]:
-    names = ("torch_bf16", *OF_FORMATS.get((case.format, case.activation), ()))
+    names = ["torch_bf16", *OF_FORMATS.get((case.format, case.activation), ())]
+    if case.m > MOST_TORCH_INT4 and "torch_int4" in names:
+        names.remove("torch_int4")
     return [Candidate(name, partial(_copies_of, *MAKERS[name](case, device), device)) for name in names]

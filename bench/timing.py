@@ -39,6 +39,10 @@ class Plan:
         """There are hundreds of these rows, and their calls are short."""
         return Plan(min(self.rounds, 9), min(self.rounds, 5), row_seconds=0.12, graph_us=500.0)
 
+    def for_many_tokens(self) -> "Plan":
+        """As many rows, of longer calls."""
+        return Plan(min(self.rounds, 7), min(self.rounds, 3), row_seconds=0.25)
+
 
 @dataclass
 class Times:

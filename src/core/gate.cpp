@@ -35,12 +35,13 @@ void gate_on_cpu(const MatmulProblem& problem, const Tensor& halves) {
 
 Kernel<MatmulProblem> with_gate(const Kernel<MatmulProblem>& kernel, const GatePass& pass) {
     Kernel<MatmulProblem> made = kernel;
-    // Whether a kernel takes a problem is a matter of its product.
-    const auto of_product = [](const std::function<std::string(const MatmulProblem&)>& ask) {
+    // Whether a kernel takes a problem, and how it rounds, is a matter of its product.
+    const auto of_product = [](const auto& ask) {
         return [ask](const MatmulProblem& problem) { return ask(problem.epilogue.gate ? ungated(problem) : problem); };
     };
     made.supports = of_product(kernel.supports);
     if (kernel.defers) made.defers = of_product(kernel.defers);
+    if (kernel.operand_rounding) made.operand_rounding = of_product(kernel.operand_rounding);
     made.workspace = [kernel](const MatmulProblem& problem) -> int64_t {
         const auto own = [&](const MatmulProblem& asked) { return kernel.workspace ? kernel.workspace(asked) : 0; };
         if (!problem.epilogue.gate || fuses(kernel, problem)) return own(problem);

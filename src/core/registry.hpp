@@ -26,6 +26,8 @@ struct Kernel {
     // Products: the relative rounding of one addition, and of an operand's value beside its format (0: taken as it is).
     double addition_unit = 0x1p-24;
     std::function<double(const Problem&)> operand_rounding = {};
+    // Added to that for weights whose values are scale * code + minimum: relative to the minimum, since the value may be far smaller.
+    double minimum_rounding = 0;
     // Products: whether it applies this problem's gate by itself; where not, core/gate.hpp does.
     std::function<bool(const Problem&)> fuses_gate = {};
 };

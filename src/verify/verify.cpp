@@ -49,6 +49,27 @@ struct OperandStorage {
         if (operand.is_quantized) reference::decode_row(operand.quantized, index, 0, operand.columns(), values.data());
         return values;
     }
+
+    // What a GGML type adds to scale * code in a row, without the sign; empty for all others.
+    std::vector<double> minimums(int64_t index) const {
+        const Element element = operand.is_quantized ? operand.quantized.format.element : Element::fp32;
+        const core::TileBlock block = core::tile_block(element);
+        if (!block.minimums) return {};
+        const core::BlockSize size = core::ggml_block(element);
+        std::vector<double> values;
+        for (int64_t k = 0; k < operand.columns(); ++k) {
+            const uint8_t* bytes = operand.quantized.row_codes(index) + k / size.values * size.bytes;
+            uint16_t half;
+            std::memcpy(&half, bytes + core::ggml_half(element, 1), sizeof half);
+            double minimum = std::fabs(double(core::fp16_to_float(half)));
+            if (block.is_super()) {
+                const unsigned integer = core::ggml_integer(element, int(k % size.values) / block.group, 1).read(bytes);
+                minimum *= block.integers == 1 ? integer >> 4 : integer;
+            }
+            values.push_back(minimum);
+        }
+        return values;
+    }
 };
 
 struct EpilogueStorage {
@@ -97,18 +118,24 @@ struct EpilogueStorage {
     }
 };
 
-// The product of a token with a row of the weight: what it is, and how large the values are that are added.
-struct Product {
-    double sum = 0, magnitude = 0;
+struct WeightRow {
+    std::vector<double> values, minimums;
+};
 
-    Product(const std::vector<double>& token, const std::vector<double>& row) {
-        for (size_t k = 0; k < row.size(); ++k) sum += token[k] * row[k], magnitude += std::fabs(token[k] * row[k]);
+// Its product with a token: what it is, and sums of |token * value| and |token * minimum|.
+struct Product {
+    double sum = 0, magnitude = 0, minimums = 0;
+
+    Product(const std::vector<double>& token, const WeightRow& row) {
+        for (size_t k = 0; k < row.values.size(); ++k) sum += token[k] * row.values[k], magnitude += std::fabs(token[k] * row.values[k]);
+        for (size_t k = 0; k < row.minimums.size(); ++k) minimums += std::fabs(token[k]) * row.minimums[k];
     }
 };
 
 // How far a product may be from the reference's, before the output is rounded.
-double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, double magnitude,
+double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, const Product& of,
                Activation activation) {
+    const double magnitude = of.magnitude;
     const core::Epilogue& e = problem.epilogue;
     const double unit = 0x1p-24, rounding = kernel.operand_rounding ? kernel.operand_rounding(problem) : 0;
     double factor = std::fabs(double(e.scale));
@@ -116,7 +143,8 @@ double allowed(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& 
     if (e.column_scale) factor *= std::fabs(double(core::load(*e.column_scale, 0, n)));
     const double bias = e.bias ? std::fabs(double(core::load(*e.bias, 0, n))) : 0;
     const double before =
-        factor * magnitude * (double(problem.k() + 8) * kernel.addition_unit + rounding) + (factor * magnitude + bias) * 2 * unit;
+        factor * (magnitude * (double(problem.k() + 8) * kernel.addition_unit + rounding) + of.minimums * kernel.minimum_rounding) +
+        (factor * magnitude + bias) * 2 * unit;
     const bool curved = activation != Activation::none && activation != Activation::relu;
     return curved ? 1.13 * before + 8 * unit * (factor * magnitude + bias) : before;
 }
@@ -129,17 +157,17 @@ double output_unit(Element element, double value) {
     }
 }
 
-// `rows`: the products with the rows of the weight that the result is made of, one, or two with a gate.
+// `products`: those with the rows of the weight that the result is made of, one, or two with a gate.
 double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n,
-             const std::vector<Product>& rows, double expected) {
+             const std::vector<Product>& products, double expected) {
     if (problem.raw_integers()) return 0;
     const core::Epilogue& e = problem.epilogue;
-    double product = allowed(problem, kernel, m, n, rows[0].magnitude, e.activation);
+    double product = allowed(problem, kernel, m, n, products[0], e.activation);
     if (e.gate) {
         const int64_t second = n + problem.n();
-        const double other = allowed(problem, kernel, m, second, rows[1].magnitude, Activation::none);
-        const double value = std::fabs(core::finish(e, m, n, rows[0].sum)),
-                     factor = std::fabs(core::scale_and_bias(e, m, second, rows[1].sum));
+        const double other = allowed(problem, kernel, m, second, products[1], Activation::none);
+        const double value = std::fabs(core::finish(e, m, n, products[0].sum)),
+                     factor = std::fabs(core::scale_and_bias(e, m, second, products[1].sum));
         product = value * other + product * (factor + other) + value * factor * 0x1p-23;
     }
     if (problem.y.element == Element::int8) return 1 + std::floor(product / double(problem.epilogue.output_scale));
@@ -151,12 +179,13 @@ void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
     std::vector<std::vector<double>> tokens;
     for (int64_t m = 0; m < problem.m(); ++m) tokens.push_back(x.row(m));
     for (int64_t n = 0; n < problem.n(); ++n) {
-        const std::vector<double> row = weight.row(n), second = problem.epilogue.gate ? weight.row(n + problem.n()) : std::vector<double>();
+        std::vector<WeightRow> rows{{weight.row(n), weight.minimums(n)}};
+        if (problem.epilogue.gate) rows.push_back({weight.row(n + problem.n()), weight.minimums(n + problem.n())});
         for (int64_t m = 0; m < problem.m(); ++m) {
-            std::vector<Product> rows{Product(tokens[size_t(m)], row)};
-            if (problem.epilogue.gate) rows.emplace_back(tokens[size_t(m)], second);
+            std::vector<Product> products;
+            for (const WeightRow& row : rows) products.emplace_back(tokens[size_t(m)], row);
             const double difference = std::fabs(got.at(m, n) - expected.at(m, n)),
-                         limit = bound(problem, kernel, m, n, rows, expected.at(m, n));
+                         limit = bound(problem, kernel, m, n, products, expected.at(m, n));
             const double error = difference == 0                   ? 0
                                  : difference <= limit             ? difference / limit
                                  : limit > 0 && difference > limit ? difference / limit

@@ -3,8 +3,8 @@
 // Codes, scales and dequantized values must be equal to the bit, as must raw integer products. A floating product may differ by
 //     (K + 8) 2^-24 sum |x w|     any order of K fp32 additions, and the roundings of decoding and scaling
 // carried through the epilogue (whose slopes are at most 1.13, and of which a gate multiplies two), plus one unit in the last place of the
-// output type. A kernel that adds with less than fp32's care, or rounds operands, says so itself (Kernel::addition_unit, operand_rounding),
-// and is held to that.
+// output type. A kernel that adds with less than fp32's care, or rounds operands, says so itself (Kernel::addition_unit, operand_rounding,
+// minimum_rounding), and is held to that.
 #pragma once
 #include <string>
 #include <vector>

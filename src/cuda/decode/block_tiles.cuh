@@ -6,6 +6,7 @@
 #include "cuda/decode/config.cuh"
 #include "cuda/decode/tiles_args.cuh"
 #include "cuda/formats/bytes.cuh"
+#include "cuda/formats/tile_codes.cuh"
 
 namespace lowbit::cuda {
 
@@ -86,48 +87,16 @@ struct BlockTiles {
     using Args = TilesArgs;
     using Terms = BlockTerms<E>;
     static constexpr core::TileBlock block = core::tile_block(E);
-    static constexpr int low = core::low_bits(block.bits), high = core::high_bits(block.bits);
     static constexpr int unit_values = 128, atom_bytes = core::tile_atom_bytes(block.bits), unit_bytes = atoms_per_unit * atom_bytes;
     static constexpr bool byte_tokens = false, zero_points = false, minimums = block.minimums;
 
     struct Codes {
-        uint32_t low_words[atoms_per_unit][low], high_words[atoms_per_unit][high ? high : 1];
+        AtomCodes<block.bits> atoms[atoms_per_unit];
 
         __device__ void load(uint32_t slot, int lane) {
 #pragma unroll
-            for (int atom = 0; atom < atoms_per_unit; ++atom) {
-                load_plane(slot + atom * atom_bytes, lane, low_words[atom]);
-                if constexpr (high > 0) load_plane(slot + atom * atom_bytes + core::tile_atom_bytes(low), lane, high_words[atom]);
-            }
+            for (int atom = 0; atom < atoms_per_unit; ++atom) atoms[atom].load(slot + atom * atom_bytes, lane);
         }
-        // The codes of a slot (core/tile_layout.hpp) whose first one stands in byte `byte` of the words: in the last bits of each field of
-        // `spread`, whose bits are the first of every field; or-ed onto `onto`.
-        __device__ uint32_t fields(int atom, int slot, int byte, uint32_t spread, uint32_t onto) const {
-            uint32_t found =
-                ptx::mask_or(moved(low_words[atom][slot * low / 8], 8 * byte + slot * low % 8), spread * ((1u << low) - 1), onto);
-            if constexpr (high > 0)
-                found = ptx::mask_or(moved(high_words[atom][slot * high / 8], 8 * byte + slot * high % 8 - low),
-                                     spread * (((1u << high) - 1) << low), found);
-            return found;
-        }
-
-    private:
-        template <int Bits>
-        __device__ static void load_plane(uint32_t plane, int lane, uint32_t (&words)[Bits]) {
-            if constexpr (Bits == 1) {
-                words[0] = ptx::load_4(plane + lane * 4);
-            } else if constexpr (Bits == 2) {
-                const uint2 two = ptx::load_8(plane + lane * 8);
-                words[0] = two.x, words[1] = two.y;
-            } else {
-#pragma unroll
-                for (int i = 0; i < Bits; i += 4) {
-                    const uint4 four = ptx::load_16(plane + core::tile_word_byte(Bits, lane, i));
-                    words[i] = four.x, words[i + 1] = four.y, words[i + 2] = four.z, words[i + 3] = four.w;
-                }
-            }
-        }
-        __device__ static uint32_t moved(uint32_t word, int right) { return right < 0 ? word << -right : word >> right; }
     };
 
     using Place = const uint8_t*;  // of this lane's first 16 bytes in the unit to come
@@ -165,9 +134,9 @@ struct BlocksTimesNumbers : BlockTiles<E> {
         for (int j = 0; j < 4; ++j) {
             const int slot = 2 * step + j % 2;
             if constexpr (Base::block.bits == 8)
-                a[j] = widen_alternate_bytes<Mma>(codes.low_words[atom][slot], j / 2);
+                a[j] = widen_alternate_bytes<Mma>(codes.atoms[atom].low_words[slot], j / 2);
             else
-                a[j] = as_bits(__hsub2(as_pair<Pair>(codes.fields(atom, slot, j / 2, 0x00010001u, Magic<Mma>::bits)),
+                a[j] = as_bits(__hsub2(as_pair<Pair>(codes.atoms[atom].fields(slot, j / 2, 0x00010001u, Magic<Mma>::bits)),
                                        Magic<Mma>::pair(Base::block.zero)));
         }
     }
@@ -193,7 +162,7 @@ struct BlocksTimesInt8 : BlockTiles<E> {
 #pragma unroll
         for (int i = 0; i < 2 * words_per_step; ++i) {
             const int slot = 2 * words_per_step * step + i;
-            a[i] = bytes ? codes.low_words[atom][slot] : codes.fields(atom, slot, 0, 0x01010101u, 0);
+            a[i] = bytes ? codes.atoms[atom].low_words[slot] : codes.atoms[atom].fields(slot, 0, 0x01010101u, 0);
         }
     }
 };

@@ -52,6 +52,14 @@ struct PairsOf {
             return as_bits(__float2half2_rn(value));
     }
     __device__ static uint32_t multiply(uint32_t a, uint32_t b) { return as_bits(__hmul2(as_pair<Pair>(a), as_pair<Pair>(b))); }
+    __device__ static uint32_t multiply_add(uint32_t a, uint32_t b, uint32_t c) {
+        return as_bits(__hfma2(as_pair<Pair>(a), as_pair<Pair>(b), as_pair<Pair>(c)));
+    }
+    // One of the two, as both: many instructions take it so by themselves.
+    __device__ static uint32_t twice(uint32_t pair, int which) {
+        const Pair numbers = as_pair<Pair>(pair);
+        return as_bits(Pair(which ? numbers.y : numbers.x, which ? numbers.y : numbers.x));
+    }
 };
 
 // Decoders that need nothing of a group.

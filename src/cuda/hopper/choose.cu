@@ -22,7 +22,9 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     const int64_t slots = int64_t(std::max(kernel.resident_clusters(cluster), 1)) * cluster, blocks = tiles * splits;
     const auto active = double(std::min(slots, blocks)), waves = double(core::ceil_div(blocks, slots));
     // Every weight is read from memory once, and from the cache by the tiles of other tokens.
-    const double read = kernel.weight_bytes * active / memory_rate(active) / double(core::ceil_div(tokens, tile.tokens));
+    // Blocks that share tokens wait for each other, which shows where memory is what they wait for.
+    const double read =
+        kernel.weight_bytes * active / memory_rate(active) / double(core::ceil_div(tokens, tile.tokens)) * (tile.cluster > 1 ? 1.3 : 1.0);
     const double loop = double(core::ceil_div(k_blocks, splits)) * std::max(kernel.clocks, read);
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;
@@ -35,6 +37,7 @@ HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, 
     HopperChoice best;
     double least = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < kernels.size(); ++i) {
+        if (!kernels[i].exists()) continue;
         const int64_t stages = core::ceil_div(k_blocks, kernels[i].tile.depth);
         for (int splits = 1; splits <= std::min(kernels[i].most_splits, most_splits); ++splits) {
             if (splits > 1 && stages / splits < fewest_stages_per_split) break;

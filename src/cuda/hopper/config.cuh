@@ -37,7 +37,7 @@ struct HopperSchedule {
 };
 
 struct HopperArgs {
-    CUtensorMap tokens, weight, scales, zero_points, output;
+    CUtensorMap tokens, weight, scales, integers, output;  // integers: zero points, or the bytes of K types
     HopperSchedule schedule;
     int k_stages = 0;
     int splits = 1;    // blocks of a cluster that share out K
@@ -46,7 +46,10 @@ struct HopperArgs {
     bool store_boxes = false;  // results of 16 bits that the copy engine can store, and nothing but scales and a bias on the way
     // Weights in tiles: their scales, and how many k blocks share one.
     GroupScales group_scales;
-    int blocks_per_group = 1;
+    int blocks_per_group = 1, last_group = 0;
+    // Tokens whose scales change from k block to k block: [token][k block].
+    const float* token_scales = nullptr;
+    int64_t token_scale_stride = 0;
     int scale_bytes = 0, zero_bytes = 0;  // of a stage's k block
     EpilogueArgs epilogue;
 };

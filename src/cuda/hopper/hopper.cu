@@ -16,8 +16,8 @@ using core::QuantizedView;
 constexpr int64_t copy_alignment = 16;        // of every row the copy engine reads or writes
 constexpr int64_t most_exact_depth = 131071;  // of products of int8 in int32
 
-// What the weight is: rows of the tokens' own type, tiles, or rows of 8 bits.
-enum class HopperWeight { rows, tiles, widened };
+// What the weight is: rows of the tokens' own type, tiles for tokens of 16 bits or of 8, or rows of 8 bits for tokens of 16.
+enum class HopperWeight { rows, tiles, integer_tiles, widened };
 
 struct FamilyTraits {
     const char* name;
@@ -34,11 +34,15 @@ FamilyTraits traits(HopperFamily family) {
     case HopperFamily::bf16: return {"hopper_bf16", Element::bf16, 2, bf16, HopperWeight::rows};
     case HopperFamily::fp16: return {"hopper_fp16", Element::fp16, 2, fp16, HopperWeight::rows};
     case HopperFamily::int8: return {"hopper_int8", Element::int8, 1, bytes, HopperWeight::rows};
+    case HopperFamily::int8_uint8: return {"hopper_int8_uint8", Element::uint8, 1, bytes, HopperWeight::rows};
     case HopperFamily::fp8: return {"hopper_fp8", Element::fp8_e4m3, 1, bytes, HopperWeight::rows};
     case HopperFamily::tiles_bf16: return {"hopper_tiles_bf16", Element::bf16, 2, bf16, HopperWeight::tiles};
     case HopperFamily::tiles_fp16: return {"hopper_tiles_fp16", Element::fp16, 2, fp16, HopperWeight::tiles};
     case HopperFamily::widened_bf16: return {"hopper_widened_bf16", Element::bf16, 2, bf16, HopperWeight::widened};
-    default: return {"hopper_widened_fp16", Element::fp16, 2, fp16, HopperWeight::widened};
+    case HopperFamily::widened_fp16: return {"hopper_widened_fp16", Element::fp16, 2, fp16, HopperWeight::widened};
+    case HopperFamily::fp8_blocks: return {"hopper_fp8_blocks", Element::fp8_e4m3, 1, bytes, HopperWeight::rows};
+    case HopperFamily::tiles_int8: return {"hopper_tiles_int8", Element::int8, 1, bytes, HopperWeight::integer_tiles};
+    default: return {"hopper_tiles_int8_groups", Element::int8, 1, bytes, HopperWeight::integer_tiles};
     }
 }
 
@@ -75,18 +79,52 @@ int groups_of_block(const QuantizedView& weight) {
 std::string reason_against_weight(const FamilyTraits& family, const MatmulProblem& problem) {
     const Operand& weight = problem.weight;
     if (family.weight == HopperWeight::tiles) {
-        if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles ||
-            !core::has_nibble_tiles(weight.quantized.format))
-            return "weight is not packed in tiles of nibbles";
+        if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles) return "weight is not packed in tiles";
         return groups_of_block(weight.quantized) ? "" : core::join("groups of ", GroupScales(weight.quantized).group);
     }
+    if (family.weight == HopperWeight::integer_tiles) {
+        if (!weight.is_quantized || weight.quantized.layout != core::PackedLayout::tiles ||
+            weight.quantized.format.element != Element::int4)
+            return "weight is not int4, packed in tiles";
+        return "";
+    }
     const bool widened = family.weight == HopperWeight::widened;
-    if (widened ? !weight.is_quantized || core::element_bits(weight.quantized.format.element) != 8 : element_of(weight) != family.element)
+    const Element wanted = family.element == Element::uint8 ? Element::int8 : family.element;
+    if (widened ? !weight.is_quantized || core::element_bits(weight.quantized.format.element) != 8 : element_of(weight) != wanted)
         return core::join("weight is ", weight.format().print());
     return as_it_is(weight, family.bytes) ? "" : "weight is not in rows aligned to 16 bytes";
 }
 
+bool is_integer_family(HopperFamily family) { return family == HopperFamily::tiles_int8 || family == HopperFamily::tiles_int8_groups; }
+
+// One scale for every 128 values of a row, in fp32.
+bool has_scales_of_128(const Operand& operand) {
+    if (!operand.is_quantized || operand.quantized.layout != core::PackedLayout::rows) return false;
+    const core::Format& format = operand.quantized.format;
+    return format.scale == Element::fp32 && !format.asymmetric && format.group_columns == 128 &&
+           (format.granularity == Granularity::group || format.granularity == Granularity::block);
+}
+
 bool has_plain_scale(const Operand& operand, bool raw) { return !operand.is_quantized || raw || scale_at_end(operand.quantized); }
+
+std::string reason_against_scales(HopperFamily family, const MatmulProblem& problem) {
+    const bool raw = problem.raw_integers();
+    if (family == HopperFamily::fp8_blocks) {
+        if (!has_scales_of_128(problem.x) || !has_scales_of_128(problem.weight)) return "not a scale for every 128 values on both sides";
+        return problem.weight.quantized.format.group_rows % 64 == 0 || problem.weight.quantized.format.granularity == Granularity::group
+                   ? ""
+                   : "blocks of rows are not multiples of 64";
+    }
+    if (!has_plain_scale(problem.x, raw)) return "scales of x change along K";
+    if (is_integer_family(family)) {
+        const int group = GroupScales(problem.weight.quantized).group;
+        const bool row = group >= problem.k();
+        if (row != (family == HopperFamily::tiles_int8)) return row ? "one scale for a row" : "scales of the weight change along K";
+        return row || group % 128 == 0 ? "" : core::join("groups of ", group);
+    }
+    const bool tiles = traits(family).weight == HopperWeight::tiles;
+    return tiles || has_plain_scale(problem.weight, raw) ? "" : "scales of the weight change along K";
+}
 
 int64_t token_pitch(const FamilyTraits& family, const MatmulProblem& problem) {
     return core::ceil_div(problem.k(), 16) * 16 * family.bytes;
@@ -100,21 +138,107 @@ bool can_store_boxes(const MatmulProblem& problem) {
            (y.rows <= 1 || (y.row_stride * 2) % copy_alignment == 0) && y.row_stride >= y.columns;
 }
 
+// The terms of blocks: the fp16 numbers of a k block, and of K types the bytes of the half of a block that it lies in.
+void describe_terms(const QuantizedView& weight, const core::TileGrid& grid, int box_tiles, HopperArgs& args) {
+    const core::TileBlock block = core::tile_block(weight.format.element);
+    const auto terms = [&](int blocks, int bytes) {
+        return stack_map(weight.scales, block.term_bytes(), grid.groups, grid.tiles, blocks, box_tiles, bytes);
+    };
+    if (block.is_super())
+        args.scales = terms(1, block.half_bytes()), args.integers = terms(1, 128);
+    else
+        args.scales = terms(int(core::TileGrid::columns_per_atom) / block.group, block.term_bytes());
+}
+
 void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperArgs& args) {
     const core::TileGrid grid(weight.format, weight.rows, weight.columns);
+    const int box_tiles = tile.rows / 16;
+    args.weight = stack_map(weight.codes, core::tile_atom_bytes(grid.bits), grid.atoms, grid.tiles, 1, box_tiles);
+    if (!core::has_nibble_tiles(weight.format)) return describe_terms(weight, grid, box_tiles, args);
     args.group_scales = GroupScales(weight);
     const GroupScales& scales = args.group_scales;
     const int groups = groups_of_block(weight);
     const bool whole_rows = scales.group >= weight.columns;
     args.blocks_per_group = whole_rows ? INT32_MAX : std::max(1, scales.group / int(core::TileGrid::columns_per_atom));
-    const int box_tiles = tile.rows / 16, runs = box_tiles * groups;
-    args.weight = stack_map(weight.codes, core::tile_atom_bytes(grid.bits), grid.atoms, grid.tiles, 1, box_tiles);
+    const int runs = box_tiles * groups;
     args.scales = stack_map(weight.scales, 16 * scales.bytes, grid.groups, grid.tiles, groups, box_tiles);
     args.scale_bytes = runs * 16 * scales.bytes;
     if (weight.zero_points) {
-        args.zero_points = stack_map(weight.zero_points, 16, grid.groups, grid.tiles, groups, box_tiles);
+        args.integers = stack_map(weight.zero_points, 16, grid.groups, grid.tiles, groups, box_tiles);
         args.zero_bytes = runs * 16;
     }
+}
+
+// Codes of 16 columns in the order of a word of nibbles (core/packed.hpp): 2t, 2t + 8, 2t + 1, 2t + 9 for t = 0 .. 3.
+__global__ void order_tokens(AnyMatrix tokens, uint8_t* to, int64_t pitch) {
+    const int64_t runs = pitch / 16;
+    for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < tokens.rows * runs;
+         index += int64_t(gridDim.x) * blockDim.x) {
+        const int64_t row = quotient(index, runs), run = index - row * runs;
+        alignas(16) int8_t codes[16];
+        const core::QuantizedView& view = tokens.quantized;
+        const uint8_t* place = view.codes + row * tokens.columns + run * 16;  // of int8
+        if (view.format.element == Element::int8 && run * 16 + 16 <= tokens.columns && reinterpret_cast<uintptr_t>(place) % 16 == 0)
+            *reinterpret_cast<uint4*>(codes) = *reinterpret_cast<const uint4*>(place);
+        else
+            load_codes(tokens, row, run * 16, codes);
+        const auto* words = reinterpret_cast<const uint32_t*>(codes);
+        *reinterpret_cast<uint4*>(to + row * pitch + run * 16) =
+            make_uint4(__byte_perm(words[0], words[2], 0x5140), __byte_perm(words[0], words[2], 0x7362),
+                       __byte_perm(words[1], words[3], 0x5140), __byte_perm(words[1], words[3], 0x7362));
+    }
+}
+
+// One scale of a row in the order of tiles, as the epilogue reads them.
+__global__ void spread_row_scales(GroupScales scales, float* to, int64_t rows) {
+    const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (row < rows) to[row] = scales.at(row, 0);
+}
+
+// The workspace of what belongs to the weight's rows.
+void* behind_tokens(HopperFamily family, const MatmulProblem& problem) {
+    const int64_t tokens = problem.m() * token_pitch(traits(family), problem);
+    return static_cast<uint8_t*>(problem.scratch) + core::ceil_div(tokens, 256) * 256;
+}
+
+// Tokens less their zero points: those times the sums of the weight's rows come off the products.
+void describe_zero_points(HopperFamily family, const MatmulProblem& problem, HopperArgs& args) {
+    const QuantizedView& x = problem.x.quantized;
+    if (!x.zero_points) return;
+    auto* sums = static_cast<int32_t*>(behind_tokens(family, problem));
+    sum_codes<<<prepare_blocks(problem.n() * 32), prepare_threads, 0, stream_of(*problem.context)>>>(AnyMatrix(problem.weight), sums);
+    check_launch("sum_codes");
+    args.epilogue.token_zero = {x.zero_points, x.format.granularity == Granularity::row ? 1 : 0, 0};
+    args.epilogue.row_sums = sums;
+}
+
+// int4 for products with int8: k blocks of two atoms, codes times 16.
+void describe_integer_tiles(HopperFamily family, const MatmulProblem& problem, const HopperTile& tile, HopperArgs& args) {
+    const QuantizedView& weight = problem.weight.quantized;
+    const core::TileGrid grid(weight.format, weight.rows, weight.columns);
+    const int box_tiles = tile.rows / 16;
+    args.group_scales = GroupScales(weight);
+    args.weight = stack_map(weight.codes, core::tile_atom_bytes(grid.bits), grid.atoms, grid.tiles, 2, box_tiles);
+    if (family == HopperFamily::tiles_int8_groups) {
+        args.blocks_per_group = args.group_scales.group / 128;
+        args.scales = stack_map(weight.scales, 16 * args.group_scales.bytes, grid.groups, grid.tiles, 1, box_tiles);
+        return;
+    }
+    auto* scales = static_cast<float*>(behind_tokens(family, problem));
+    spread_row_scales<<<blocks_for(problem.n(), prepare_threads), prepare_threads, 0, stream_of(*problem.context)>>>(args.group_scales,
+                                                                                                                     scales, problem.n());
+    check_launch("spread_row_scales");
+    args.epilogue.row_scale[0] = {scales, 1};
+    args.epilogue.scale *= 0.0625f;
+}
+
+// Scales for every 128 values, multiplied in between k blocks.
+void describe_block_scales(const MatmulProblem& problem, HopperArgs& args) {
+    args.group_scales = GroupScales(problem.weight.quantized);
+    const int64_t groups = core::ceil_div(problem.k(), 128);
+    args.last_group = int(groups) - 1;
+    args.token_scales = static_cast<const float*>(problem.x.quantized.scales);
+    args.token_scale_stride = groups;
 }
 
 template <class Mma>
@@ -133,11 +257,16 @@ __global__ void copy_bytes(const uint8_t* from, int64_t columns, uint8_t* to, in
 
 // Tokens the copy engine can read: as they are, or brought into aligned rows in the workspace.
 PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& problem) {
-    if (const std::optional<PlainMatrix> plain = as_it_is(problem.x, kind.bytes)) return *plain;
+    const std::optional<PlainMatrix> plain = as_it_is(problem.x, kind.bytes);
+    const bool ordered = kind.weight == HopperWeight::integer_tiles;
+    if (plain && !ordered) return *plain;
     const PlainMatrix rows{problem.scratch, token_pitch(kind, problem)};
     auto* to = static_cast<uint8_t*>(problem.scratch);
     const cudaStream_t stream = stream_of(*problem.context);
-    if (problem.x.is_quantized) {
+    if (ordered) {
+        order_tokens<<<prepare_blocks(problem.m() * rows.pitch / 16), prepare_threads, 0, stream>>>(AnyMatrix(problem.x), to, rows.pitch);
+        check_launch("order_tokens");
+    } else if (problem.x.is_quantized) {
         const int64_t count = problem.m() * problem.k();
         copy_bytes<<<prepare_blocks(count), prepare_threads, 0, stream>>>(problem.x.quantized.codes, problem.k(), to, rows.pitch,
                                                                           problem.m());
@@ -162,13 +291,13 @@ std::string hopper_reason_against(HopperFamily family, const MatmulProblem& prob
     if (devices().devices[size_t(problem.context->device_index)].major != 9) return "for compute capability 9.0";
     if (problem.k() == 0) return "K = 0";
     if (problem.k() > INT32_MAX / 2 || problem.n() > INT32_MAX / 2 || problem.m() > INT32_MAX / 2) return "for sizes of 30 bits";
-    if (element_of(problem.x) != kind.element) return core::join("x is ", core::element_name(element_of(problem.x)));
-    if (problem.raw_integers() && family != HopperFamily::int8) return "y is int32, the raw product of integers";
+    const bool nibbles = is_integer_family(family) && element_of(problem.x) == Element::int4;  // widened on their way
+    if (element_of(problem.x) != kind.element && !nibbles) return core::join("x is ", core::element_name(element_of(problem.x)));
+    const bool exact = family == HopperFamily::int8 || family == HopperFamily::int8_uint8;
+    if (problem.raw_integers() && !exact) return "y is int32, the raw product of integers";
     if (std::string reason = reason_against_weight(kind, problem); !reason.empty()) return reason;
-    if (!has_plain_scale(problem.x, problem.raw_integers())) return "scales of x change along K";
-    if (kind.weight != HopperWeight::tiles && !has_plain_scale(problem.weight, problem.raw_integers()))
-        return "scales of the weight change along K";
-    if (family == HopperFamily::int8 && problem.k() > most_exact_depth)
+    if (std::string reason = reason_against_scales(family, problem); !reason.empty()) return reason;
+    if ((exact || family == HopperFamily::tiles_int8) && problem.k() > most_exact_depth)
         return core::join("K = ", problem.k(), " is beyond ", most_exact_depth);
     return hopper_kernels_for(family, problem).empty() ? core::join("no kernel for ", problem.weight.format().print()) : "";
 }
@@ -178,16 +307,22 @@ HopperKernels hopper_kernels_for(HopperFamily family, const MatmulProblem& probl
     case HopperFamily::bf16: return hopper_bf16();
     case HopperFamily::fp16: return hopper_fp16();
     case HopperFamily::int8: return hopper_int8();
+    case HopperFamily::int8_uint8: return hopper_int8_uint8();
     case HopperFamily::fp8: return hopper_fp8();
     case HopperFamily::widened_bf16: return hopper_widened_bf16(problem.weight.quantized.format.element);
     case HopperFamily::widened_fp16: return hopper_widened_fp16(problem.weight.quantized.format.element);
+    case HopperFamily::fp8_blocks: return hopper_fp8_blocks();
+    case HopperFamily::tiles_int8: return hopper_tiles_int8();
+    case HopperFamily::tiles_int8_groups: return hopper_tiles_int8_groups(core::tile_scale_element(problem.weight.quantized.format));
     default: break;
     }
     const QuantizedView& weight = problem.weight.quantized;
+    const bool bf16 = family == HopperFamily::tiles_bf16;
+    if (!core::has_nibble_tiles(weight.format))
+        return bf16 ? hopper_blocks_bf16(weight.format.element) : hopper_blocks_fp16(weight.format.element);
     const int groups = groups_of_block(weight);
     const Element scale = core::tile_scale_element(weight.format);
-    return family == HopperFamily::tiles_bf16 ? hopper_tiles_bf16(weight.format.element, groups, scale)
-                                              : hopper_tiles_fp16(weight.format.element, groups, scale);
+    return bf16 ? hopper_tiles_bf16(weight.format.element, groups, scale) : hopper_tiles_fp16(weight.format.element, groups, scale);
 }
 
 HopperChoice hopper_choice(HopperFamily family, const MatmulProblem& problem) {
@@ -201,7 +336,11 @@ int hopper_splits(HopperFamily family, const MatmulProblem& problem, int kernel)
 
 int64_t hopper_workspace(HopperFamily family, const MatmulProblem& problem) {
     const FamilyTraits kind = traits(family);
-    return as_it_is(problem.x, kind.bytes) ? 0 : core::checked_multiply(problem.m(), token_pitch(kind, problem), "workspace");
+    const int64_t tokens = core::checked_multiply(problem.m(), token_pitch(kind, problem), "workspace");
+    // Behind the tokens: scales or sums of the weight's rows.
+    if (kind.weight == HopperWeight::integer_tiles || family == HopperFamily::int8_uint8)
+        return core::ceil_div(tokens, 256) * 256 + problem.n() * 4;
+    return as_it_is(problem.x, kind.bytes) ? 0 : tokens;
 }
 
 void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice choice) {
@@ -210,20 +349,27 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     const HopperTile& tile = kernel.tile;
     HopperArgs args{};
     args.epilogue = epilogue_of(problem);
-    if (problem.x.is_quantized && !problem.raw_integers()) args.epilogue.token_scale[0] = constant_scale(problem.x.quantized);
+    if (problem.x.is_quantized && !problem.raw_integers() && family != HopperFamily::fp8_blocks)
+        args.epilogue.token_scale[0] = constant_scale(problem.x.quantized);
     if (kind.weight == HopperWeight::tiles) {
         describe_tiles(problem.weight.quantized, tile, args);
+    } else if (kind.weight == HopperWeight::integer_tiles) {
+        describe_integer_tiles(family, problem, tile, args);
     } else {
         const PlainMatrix weight = *as_it_is(problem.weight, kind.bytes);
         args.weight = kind.weight == HopperWeight::widened
                           ? matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows, 64)
                           : matrix_map(kind.map_type, kind.bytes, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows);
-        if (problem.weight.is_quantized && !problem.raw_integers()) args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
+        if (family == HopperFamily::fp8_blocks)
+            describe_block_scales(problem, args);
+        else if (problem.weight.is_quantized && !problem.raw_integers())
+            args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
     }
+    if (family == HopperFamily::int8_uint8) describe_zero_points(family, problem, args);
     const PlainMatrix tokens = prepare_tokens(kind, problem);
     args.tokens = matrix_map(kind.map_type, kind.bytes, tokens.data, problem.k(), problem.m(), tokens.pitch, tile.tokens / tile.cluster);
     args.rows = problem.n(), args.token_count = problem.m();
-    args.store_boxes = can_store_boxes(problem);
+    args.store_boxes = can_store_boxes(problem) && !args.epilogue.token_zero.data;
     if (args.store_boxes) {
         const bool bf16 = problem.y.element == Element::bf16;
         const int64_t pitch =
@@ -242,20 +388,42 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     kernel.launch(args, int(clusters) * cluster, cluster, *problem.context);
 }
 
+namespace {
+
+// Kernels of a family, whatever the weight.
+HopperKernels any_kernels(HopperFamily family) {
+    switch (family) {
+    case HopperFamily::tiles_bf16:
+    case HopperFamily::tiles_fp16: return hopper_tiles_bf16(Element::int4, 1, Element::fp16);
+    case HopperFamily::widened_bf16:
+    case HopperFamily::widened_fp16: return hopper_widened_bf16(Element::int8);
+    case HopperFamily::tiles_int8: return hopper_tiles_int8();
+    case HopperFamily::fp8_blocks:
+    case HopperFamily::tiles_int8_groups: return hopper_fp8_blocks();
+    default: return hopper_bf16();
+    }
+}
+
+}  // namespace
+
 void add_hopper(core::Registry& registry) {
-    for (const HopperFamily family : {HopperFamily::int8, HopperFamily::fp8, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16,
-                                      HopperFamily::widened_bf16, HopperFamily::widened_fp16, HopperFamily::bf16, HopperFamily::fp16}) {
+    for (const HopperFamily family :
+         {HopperFamily::int8, HopperFamily::int8_uint8, HopperFamily::fp8, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16,
+          HopperFamily::widened_bf16, HopperFamily::widened_fp16, HopperFamily::fp8_blocks, HopperFamily::tiles_int8,
+          HopperFamily::tiles_int8_groups, HopperFamily::bf16, HopperFamily::fp16}) {
         const FamilyTraits kind = traits(family);
         // All lists of a kind of weight have the same tiles.
-        const HopperKernels kernels = kind.weight == HopperWeight::tiles     ? hopper_tiles_bf16(Element::int4, 1, Element::fp16)
-                                      : kind.weight == HopperWeight::widened ? hopper_widened_bf16(Element::int8)
-                                                                             : hopper_bf16();
+        const HopperKernels kernels = any_kernels(family);
         for (size_t i = 0; i < kernels.size(); ++i) {
             const HopperTile& tile = kernels[i].tile;
             core::Kernel<MatmulProblem> kernel;
             kernel.name = core::join(kind.name, "_", tile.rows, "x", tile.tokens);
             kernel.needs = "compute capability 9.0";
-            kernel.supports = [=](const MatmulProblem& p) { return hopper_reason_against(family, p); };
+            kernel.supports = [=](const MatmulProblem& p) {
+                const std::string reason = hopper_reason_against(family, p);
+                if (!reason.empty() || hopper_kernels_for(family, p)[i].exists()) return reason;
+                return core::join("no such tile for ", p.weight.format().print());
+            };
             kernel.defers = [=](const MatmulProblem& p) {
                 return hopper_choice(family, p).kernel == int(i) ? std::string() : std::string("another tile costs less");
             };
@@ -264,13 +432,16 @@ void add_hopper(core::Registry& registry) {
             };
             kernel.workspace = [=](const MatmulProblem& p) { return hopper_workspace(family, p); };
             // The scale and its product with a code (and the levels of nf4) are rounded to the tokens' type.
+            const double unit = kind.element == Element::bf16 ? 0x1p-8 : 0x1p-11;
             kernel.operand_rounding = [=](const MatmulProblem& p) {
                 if (kind.weight != HopperWeight::tiles) return 0.0;
-                const int roundings = p.weight.quantized.format.element == Element::nf4 ? 3 : 2;
-                return roundings * (kind.element == Element::bf16 ? 0x1p-8 : 0x1p-11);
+                return (p.weight.quantized.format.element == Element::nf4 ? 3 : 2) * unit;
             };
+            // value = scale * code + minimum: scale, minimum and value are rounded, an error of at most
+            //     unit * (|scale * code| + |minimum| + |value|) <= 2 unit * |value| + 2 unit * |minimum|.
+            kernel.minimum_rounding = kind.weight == HopperWeight::tiles ? 2 * unit : 0.0;
             // A tensor core aligns its addends and cuts them off instead of rounding; of products of fp8 it keeps 13 bits of the largest.
-            kernel.addition_unit = family == HopperFamily::fp8 ? 0x1p-13 : 0x1p-23;
+            kernel.addition_unit = family == HopperFamily::fp8 || family == HopperFamily::fp8_blocks ? 0x1p-13 : 0x1p-23;
             registry.matmul.add(std::move(kernel));
         }
     }

@@ -5,7 +5,20 @@
 
 namespace lowbit::cuda {
 
-enum class HopperFamily { bf16, fp16, int8, fp8, tiles_bf16, tiles_fp16, widened_bf16, widened_fp16 };
+enum class HopperFamily {
+    bf16,
+    fp16,
+    int8,
+    fp8,
+    tiles_bf16,
+    tiles_fp16,
+    widened_bf16,
+    widened_fp16,
+    fp8_blocks,
+    tiles_int8,
+    tiles_int8_groups,
+    int8_uint8
+};
 
 // Empty: it can.
 std::string hopper_reason_against(HopperFamily family, const core::MatmulProblem& problem);

@@ -1,4 +1,5 @@
-// The kernels of the Hopper main loop, one list per kind of weight: what a tile is good for, and how it is launched.
+// The kernels of the Hopper main loop, one list per kind of weight: what a tile is good for, and how it is launched. All lists of a kind
+// have the same tiles in the same places; types that few models have lack some of them.
 #pragma once
 #include <span>
 
@@ -18,6 +19,8 @@ struct HopperKernel {
     int (*resident_clusters)(int cluster) = nullptr;
     // `blocks` of the grid in clusters of `cluster`.
     void (*launch)(const HopperArgs& args, int blocks, int cluster, const core::Context& context) = nullptr;
+
+    bool exists() const { return launch != nullptr; }
 };
 
 using HopperKernels = std::span<const HopperKernel>;
@@ -25,13 +28,22 @@ using HopperKernels = std::span<const HopperKernel>;
 HopperKernels hopper_bf16();
 HopperKernels hopper_fp16();
 HopperKernels hopper_int8();
+HopperKernels hopper_int8_uint8();  // tokens without sign
 HopperKernels hopper_fp8();
+// fp8 with a scale for every 128 values of both sides.
+HopperKernels hopper_fp8_blocks();
+// int4 in tiles x int8: a scale per row, or one for every 128 values and more.
+HopperKernels hopper_tiles_int8();
+HopperKernels hopper_tiles_int8_groups(Element scale);
 // Rows of 8 bits with tokens of 16. Empty: no kernel for the element.
 HopperKernels hopper_widened_bf16(Element element);
 HopperKernels hopper_widened_fp16(Element element);
 // Weights in tiles: with `groups` groups in 64 values, or none that ends inside (1). Empty: no kernel for these.
 HopperKernels hopper_tiles_bf16(Element element, int groups, Element scale);
 HopperKernels hopper_tiles_fp16(Element element, int groups, Element scale);
+// GGML types whose tiles are not nibbles with one scale.
+HopperKernels hopper_blocks_bf16(Element element);
+HopperKernels hopper_blocks_fp16(Element element);
 
 struct HopperChoice {
     int kernel = 0, splits = 1;

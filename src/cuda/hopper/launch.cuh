@@ -73,12 +73,14 @@ HopperKernel hopper_kernel() {
     return kernel;
 }
 
-// As many stages as fit beside the memory of the stores.
+// As many stages as fit beside the memory of the stores, and a kilobyte for what is small and for alignment.
 template <class Source, int Rows>
 constexpr int stages_of(int tokens, int depth) {
-    constexpr int weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
-    const int store_bytes = HopperTile::groups * (2 * (tokens < 64 ? tokens : 64) * ptx::wgmma_row_bytes + tokens * 4);
-    const int stages = (232448 - 2048 - store_bytes) / (depth * (tokens * ptx::wgmma_row_bytes + weight_bytes));
+    constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
+    const int store_bytes = 2 * (tokens < 64 ? tokens : 64) * ptx::wgmma_row_bytes + tokens * 4;
+    const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? tokens * 4 : 0);
+    const int left = limit - HopperTile::groups * ((store_bytes + kilobyte - 1) / kilobyte * kilobyte);
+    const int stages = (left - (weight_bytes % kilobyte ? kilobyte : 0) - 512) / stage_bytes;
     return stages < 8 ? stages : 8;
 }
 
@@ -144,6 +146,16 @@ struct TilesKernels {
     }
 };
 
+// Types that few models have: compiled for two tiles only.
+template <class Source>
+struct FewTilesKernels {
+    using Tiles = TilesKernels<Source>;
+    static HopperKernels all() {
+        static const HopperKernel kernels[] = {{}, {}, hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>()};
+        return kernels;
+    }
+};
+
 // Rows of 8 bits that are widened.
 template <class Source>
 struct WidenedKernels {
@@ -151,6 +163,46 @@ struct WidenedKernels {
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<typename Tiles::Wide>(), hopper_kernel<typename Tiles::Square>(),
                                                hopper_kernel<typename Tiles::Few>()};
+        return kernels;
+    }
+};
+
+// int4 x int8 with a scale per row.
+template <class Source_>
+struct IntegerKernels {
+    struct Square {
+        using Source = Source_;
+        static constexpr HopperTile tile{
+            .rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2, .alternate = true};
+        static constexpr double clocks = 540;
+    };
+    struct Few {
+        using Source = Source_;
+        static constexpr HopperTile tile{.rows = 256, .tokens = 64, .stages = stages_of<Source, 256>(64, 1)};
+        static constexpr double clocks = 600;
+    };
+    static HopperKernels all() {
+        static const HopperKernel kernels[] = {hopper_kernel<typename TilesKernels<Source_>::Wide>(), hopper_kernel<Square>(),
+                                               hopper_kernel<Few>()};
+        return kernels;
+    }
+};
+
+// Parts and sums both take registers: tiles of half the size.
+template <class Source_>
+struct PromotedKernels {
+    struct Square {
+        using Source = Source_;
+        static constexpr HopperTile tile{.rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2};
+        static constexpr double clocks = 580;
+    };
+    struct Few {
+        using Source = Source_;
+        static constexpr HopperTile tile{.rows = 128, .tokens = 64, .stages = stages_of<Source, 128>(64, 1)};
+        static constexpr double clocks = 350;
+    };
+    static HopperKernels all() {
+        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<Few>()};
         return kernels;
     }
 };
@@ -170,6 +222,7 @@ HopperKernels tiles_kernels(Element element, int groups, Element scale) {
     case Element::nf4:
         if (groups != 1 || !halves) return {};
         return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::nf4>, 1, TileScales::halves>>::all();
+    case Element::iq4_nl: return FewTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::iq4_nl>, 2, TileScales::halves>>::all();
     case Element::fp4_e2m1:
         if (groups == 2 && scale == Element::e8m0)
             return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 2, TileScales::e8m0>>::all();

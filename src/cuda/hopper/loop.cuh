@@ -8,6 +8,7 @@
 // Blocks live as long as the grid and walk over tiles; which ones follows from their number alone, so the result does not depend on timing.
 // Few tiles: the blocks of a cluster share out K, and the first one adds up their sums in their order.
 #pragma once
+#include "cuda/hopper/promoted.cuh"
 #include "cuda/hopper/ring.cuh"
 #include "cuda/hopper/store.cuh"
 #include "cuda/hopper/weight.cuh"
@@ -24,7 +25,10 @@ class HopperGemm {
     static constexpr int blocks_per_group = tile.rows / 64 / groups_per_tile;
     using Kind = typename C::Source::Kind;
     using Weight = typename C::Source::template Tile<tile.rows, blocks_per_group>;
-    using Sum = typename Kind::Accumulator;
+    static constexpr bool promoted = C::Source::promoted, token_groups = C::Source::token_groups;
+    static_assert(!promoted || (!tile.alternate && tile.depth == 1));
+    using Part = typename Kind::Accumulator;
+    using Sum = std::conditional_t<promoted, float, Part>;
     using Sums = Sum[blocks_per_group][tile.tokens / 2];
     using Store = HopperStore<Sum, blocks_per_group, tile.tokens>;
     using At = RingPlace<tile.stages>;
@@ -35,6 +39,7 @@ public:
         alignas(1024) uint8_t tokens[tile.stages][tile.depth][token_bytes];
         alignas(1024) uint8_t weight[tile.stages][tile.depth][Weight::stage_bytes];
         typename Store::Shared store[groups];
+        alignas(16) float token_scales[token_groups ? tile.stages : 1][token_groups ? tile.tokens : 4];
         Ring<tile.stages> ring;
         Turns turns;
     };
@@ -45,7 +50,7 @@ public:
     __device__ static void run(const HopperArgs& args, Shared& shared) {
         const bool clustered = tile.cluster > 1 || args.splits > 1;
         if (threadIdx.x == 0) {
-            shared.ring.initialise(4 * groups_per_tile * tile.cluster);
+            shared.ring.initialise(token_groups ? 2 : 1, 4 * groups_per_tile * tile.cluster);
             shared.turns.initialise();
             ptx::publish_barriers();
         }
@@ -54,6 +59,8 @@ public:
         if (warp >= groups * 4) {
             ptx::give_up_registers<HopperTile::copy_registers>();
             if (warp == groups * 4) copy_all(args, shared);
+            if constexpr (token_groups)
+                if (warp == groups * 4 + 1) copy_token_scales(args, shared);
             __syncwarp();
             if (args.splits > 1) ptx::meet_cluster(), ptx::meet_cluster();
         } else {
@@ -112,6 +119,77 @@ private:
         });
     }
 
+    // The scales of a k block's tokens, loaded some stages before there is room for them.
+    __device__ static void copy_token_scales(const HopperArgs& args, Shared& shared) {
+        constexpr int ahead = 4, each = tile.tokens / 32;
+        const int lane = threadIdx.x % 32;
+        At at;
+        for_each_piece(args, 0, 1, [&](Piece piece) {
+            const float* from[each];
+#pragma unroll
+            for (int i = 0; i < each; ++i)
+                from[i] = args.token_scales + smaller(int64_t(piece.token) + lane + 32 * i, args.token_count - 1) * args.token_scale_stride;
+            float values[ahead][each];
+            const auto load = [&](int k, float(&to)[each]) {
+#pragma unroll
+                for (int i = 0; i < each; ++i) to[i] = from[i][smaller(k, args.last_group)];
+            };
+            const int k_end = piece.k_first + piece.k_count;
+#pragma unroll
+            for (int i = 0; i < ahead; ++i) load(piece.k_first + i, values[i]);
+            for (int first = piece.k_first; first < k_end; first += ahead)
+#pragma unroll
+                for (int i = 0; i < ahead; ++i) {
+                    if (first + i >= k_end) break;
+                    shared.ring.wait_empty(at);
+#pragma unroll
+                    for (int j = 0; j < each; ++j) shared.token_scales[at.stage][lane + 32 * j] = values[i][j];
+                    __syncwarp();
+                    if (lane == 0) ptx::arrive(shared.ring.full + at.stage);
+                    at.advance();
+                    load(first + i + ahead, values[i]);
+                }
+        });
+    }
+
+    // Parts of one k block at a time; while a warpgroup adds its parts up, the other one multiplies.
+    __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, Piece piece, int first_block, Sums& sums) {
+        typename Weight::Fragment fragment;
+        typename Weight::Raw raw;
+        Part parts[blocks_per_group][tile.tokens / 2];
+#pragma unroll
+        for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)] = 0;
+        const auto fetch = [&](int k) {
+            shared.ring.wait_full(at);
+            Weight::fetch(raw, shared.weight[at.stage][0], first_block, piece.row + first_block * 64, k, args);
+        };
+        fetch(piece.k_first);
+        for (int k = 0;;) {
+            Weight::decode(fragment, raw, args);
+            float scales[blocks_per_group][2];
+#pragma unroll
+            for (int i = 0; i < 2 * blocks_per_group; ++i) scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
+            const uint64_t tokens = ptx::wgmma_tile(shared.tokens[at.stage][0]);
+            const At now = at;
+            ptx::wgmma_fence();
+#pragma unroll
+            for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
+                Weight::template multiply<tile.tokens>(parts, fragment, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
+            ptx::wgmma_commit();
+            at.advance();
+            const bool more = ++k < piece.k_count;
+            if (more) fetch(piece.k_first + k);
+            ptx::wgmma_wait<0>();
+            Weight::keep(fragment);
+#pragma unroll
+            for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) ptx::own(parts[i / (tile.tokens / 2)][i % (tile.tokens / 2)]);
+            add_parts<blocks_per_group, tile.tokens, token_groups>(sums, parts, scales, shared.token_scales[token_groups ? now.stage : 0]);
+            __syncwarp();
+            shared.ring.template release<tile.cluster>(now);
+            if (!more) break;
+        }
+    }
+
     // While the tensor core works on one k block, the stage before goes back and the next one is loaded (decoded).
     __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, int k_blocks, int first_block,
                                          Sums& sums) {
@@ -167,7 +245,10 @@ private:
             Sums sums;
             store.prefetch(args, row, piece.token);
             if constexpr (tile.alternate) shared.turns.wait(group, round++);
-            multiply_tile(args, shared, group, at, piece.k_count * tile.depth, first_block, sums);
+            if constexpr (promoted)
+                multiply_promoted(args, shared, at, piece, first_block, sums);
+            else
+                multiply_tile(args, shared, group, at, piece.k_count * tile.depth, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
             if constexpr (most_splits > 1)
                 if (args.splits > 1 && !add_splits(args, shared, group, sums)) return;

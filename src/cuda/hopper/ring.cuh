@@ -20,14 +20,14 @@ struct RingPlace {
     }
 };
 
-// full[s]:  complete with the bytes of the copies into stage s (one arrival, of this block's copying warp).
+// full[s]:  complete with the bytes of the copies into stage s, and an arrival of every warp of this block that copies.
 // empty[s]: an arrival of every multiplying warp, of all blocks of the cluster that copy into this one's stages.
 template <int Stages>
 struct Ring {
     ptx::Barrier full[Stages], empty[Stages];
 
-    __device__ void initialise(int arrivals) {
-        for (int s = 0; s < Stages; ++s) ptx::init_barrier(full + s, 1), ptx::init_barrier(empty + s, arrivals);
+    __device__ void initialise(int copying, int multiplying) {
+        for (int s = 0; s < Stages; ++s) ptx::init_barrier(full + s, copying), ptx::init_barrier(empty + s, multiplying);
     }
     __device__ void wait_empty(RingPlace<Stages> at) { ptx::wait_for(empty + at.stage, at.parity ^ 1); }
     __device__ void wait_full(RingPlace<Stages> at) { ptx::wait_for(full + at.stage, at.parity); }

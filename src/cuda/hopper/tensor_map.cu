@@ -37,13 +37,13 @@ CUtensorMap matrix_map(CUtensorMapDataType type, int element_bytes, const void* 
     return encode(type, 2, data, sizes, pitches, box, box_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B);
 }
 
-CUtensorMap stack_map(const void* data, int run_bytes, int64_t rows, int64_t layers, int box_rows, int box_layers) {
+CUtensorMap stack_map(const void* data, int run_bytes, int64_t rows, int64_t layers, int box_rows, int box_layers, int box_bytes) {
     // Words where there are many bytes: a box has at most 256 elements along each side.
     const bool words = run_bytes % 4 == 0;
-    const int elements = words ? run_bytes / 4 : run_bytes;
+    const int element = words ? 4 : 1, elements = run_bytes / element;
     const uint64_t sizes[3] = {uint64_t(elements), uint64_t(rows), uint64_t(layers)};
     const uint64_t pitches[2] = {uint64_t(run_bytes), uint64_t(run_bytes) * uint64_t(rows)};
-    const uint32_t box[3] = {uint32_t(elements), uint32_t(box_rows), uint32_t(box_layers)};
+    const uint32_t box[3] = {uint32_t(box_bytes ? box_bytes / element : elements), uint32_t(box_rows), uint32_t(box_layers)};
     return encode(words ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, data, sizes, pitches, box,
                   CU_TENSOR_MAP_SWIZZLE_NONE);
 }

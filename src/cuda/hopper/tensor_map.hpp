@@ -11,7 +11,8 @@ namespace lowbit::cuda {
 CUtensorMap matrix_map(CUtensorMapDataType type, int element_bytes, const void* data, int64_t columns, int64_t rows, int64_t pitch,
                        int box_rows, int box_bytes = 128);
 
-// [layers][rows] of runs of `run_bytes` bytes, all contiguous, copied in boxes of whole runs.
-CUtensorMap stack_map(const void* data, int run_bytes, int64_t rows, int64_t layers, int box_rows, int box_layers);
+// [layers][rows] of runs of `run_bytes` bytes, all contiguous, copied in boxes of whole runs, or of `box_bytes` of each; columns count
+// words where a run is made of words.
+CUtensorMap stack_map(const void* data, int run_bytes, int64_t rows, int64_t layers, int box_rows, int box_layers, int box_bytes = 0);
 
 }  // namespace lowbit::cuda

@@ -5,6 +5,8 @@
 //     Raw, fetch                 what a warpgroup reads of it from shared memory, before the tensor core is waited for
 //     Fragment, decode, keep     what it makes of that, after; `keep`: the registers belong to the tensor core up to here
 //     multiply                   one step, all of a warpgroup's blocks of 64 rows
+// Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which `promote` adds to
+// the sums. With `token_groups` the tokens have such scales, too, and one more warp brings them.
 #pragma once
 #include "cuda/formats/bytes.cuh"
 #include "cuda/hopper/config.cuh"
@@ -12,6 +14,10 @@
 #include "cuda/ptx/wgmma.cuh"
 
 namespace lowbit::cuda {
+
+struct NotPromoted {
+    static constexpr bool promoted = false, token_groups = false;
+};
 
 // Weights in registers.
 template <class Kind, int Blocks>
@@ -34,7 +40,7 @@ struct RegisterFragments {
 
 // Plain rows of what the tensor core multiplies. Rows: of the tile; Blocks: of 64 rows, of a warpgroup.
 template <class Kind_>
-struct PlainRows {
+struct PlainRows : NotPromoted {
     using Kind = Kind_;
     template <int Rows, int Blocks>
     struct Tile {
@@ -66,7 +72,7 @@ struct PlainRows {
 
 // Plain rows of 8 bits that become numbers of 16 in registers, exactly; their scales are the epilogue's. A k block is 64 bytes of a row.
 template <class Kind_, class Mma, Element E>
-struct WidenedRows {
+struct WidenedRows : NotPromoted {
     using Kind = Kind_;
     static constexpr double decode_cost = 1.0;
     template <int Rows, int Blocks>
@@ -109,7 +115,7 @@ constexpr int tile_scale_bytes(TileScales scales) { return scales == TileScales:
 // Codes in the `tiles` layout, decoded and multiplied by their scales: one rounding of the scale to 16 bits and one of the product.
 // Groups: of a k block of 64 values.
 template <class Kind_, class Decoder, int Groups, TileScales Scales>
-struct ScaledTiles {
+struct ScaledTiles : NotPromoted {
     using Kind = Kind_;
     static constexpr double decode_cost = Decoder::zero_points ? 1.0 : 1.35;  // against int4
     template <int Rows, int Blocks>
@@ -122,7 +128,7 @@ struct ScaledTiles {
             ptx::copy_box(stage, args.weight, 0, k_block, row / 16, full);
             const int group = Groups > 1 ? k_block * Groups : k_block / args.blocks_per_group;
             ptx::copy_box(stage + scales_at, args.scales, 0, group, row / 16, full);
-            if (Decoder::zero_points && args.zero_bytes) ptx::copy_box(stage + zeros_at, args.zero_points, 0, group, row / 16, full);
+            if (Decoder::zero_points && args.zero_bytes) ptx::copy_box(stage + zeros_at, args.integers, 0, group, row / 16, full);
         }
         __device__ static uint32_t copied_bytes(const HopperArgs& args) {
             return uint32_t(tiles * atom_bytes + args.scale_bytes + args.zero_bytes);

@@ -29,6 +29,10 @@ struct WgmmaInt8 {
     using Accumulator = int32_t;
     static constexpr int bytes = 1;
 };
+struct WgmmaInt8Uint8 {  // B without sign
+    using Accumulator = int32_t;
+    static constexpr int bytes = 1;
+};
 struct WgmmaE4m3 {
     using Accumulator = float;
     static constexpr int bytes = 1;
@@ -72,15 +76,15 @@ struct Wgmma;
 // Lists of operands, by doubling: LOWBIT_TEXT_* are their places in the instruction, LOWBIT_LIST_* what stands there.
 #define LOWBIT_TEXT_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define LOWBIT_TEXT_32 LOWBIT_TEXT_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define LOWBIT_TEXT_64                                                                                                          \
-    LOWBIT_TEXT_32                                                                                                              \
-        ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60," \
-        "%61,%62,%63"
-#define LOWBIT_TEXT_128                                                                                                         \
-    LOWBIT_TEXT_64                                                                                                              \
-        ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92," \
-        "%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,"     \
-        "%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define LOWBIT_TEXT_64                                                                                                      \
+    LOWBIT_TEXT_32                                                                                                          \
+    ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60," \
+    "%61,%62,%63"
+#define LOWBIT_TEXT_128                                                                                                     \
+    LOWBIT_TEXT_64                                                                                                          \
+    ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92," \
+    "%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,"     \
+    "%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define LOWBIT_LIST_4(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
 #define LOWBIT_LIST_16(c, i) LOWBIT_LIST_4(c, i), LOWBIT_LIST_4(c, i + 4), LOWBIT_LIST_4(c, i + 8), LOWBIT_LIST_4(c, i + 12)
 #define LOWBIT_LIST_32(c, i) LOWBIT_LIST_16(c, i), LOWBIT_LIST_16(c, i + 16)
@@ -117,6 +121,7 @@ struct Wgmma;
     LOWBIT_WGMMA_ONE(WgmmaBf16, columns, count, "k16.f32.bf16.bf16", ", 1, 1, 0, 0", ", 1, 1, 0", "+f", __VA_ARGS__) \
     LOWBIT_WGMMA_ONE(WgmmaFp16, columns, count, "k16.f32.f16.f16", ", 1, 1, 0, 0", ", 1, 1, 0", "+f", __VA_ARGS__)   \
     LOWBIT_WGMMA_ONE(WgmmaInt8, columns, count, "k32.s32.s8.s8", "", "", "+r", __VA_ARGS__)                          \
+    LOWBIT_WGMMA_ONE(WgmmaInt8Uint8, columns, count, "k32.s32.s8.u8", "", "", "+r", __VA_ARGS__)                     \
     LOWBIT_WGMMA_ONE(WgmmaE4m3, columns, count, "k32.f32.e4m3.e4m3", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)
 
 LOWBIT_WGMMA_KINDS(32, 16, 16, 17, 18, 19, 20, 21)

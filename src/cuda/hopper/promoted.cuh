@@ -1,0 +1,126 @@
+// Weights of 8-bit products whose scales change along K, and 4-bit codes that are multiplied as int8.
+#pragma once
+#include "cuda/hopper/weight.cuh"
+
+namespace lowbit::cuda {
+
+// What is added to a thread's sums: parts times the scales of its rows (g and g + 8) and, from shared memory, of its tokens.
+template <int Blocks, int Tokens, bool TokenGroups, class Part>
+__device__ inline void add_parts(float (&sums)[Blocks][Tokens / 2], const Part (&parts)[Blocks][Tokens / 2],
+                                 const float (&scales)[Blocks][2], const float* token_scales) {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < Tokens / 8; ++i) {
+        float2 by_token = make_float2(1.0f, 1.0f);
+        if constexpr (TokenGroups) by_token = *reinterpret_cast<const float2*>(token_scales + 8 * i + 2 * t);
+#pragma unroll
+        for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                float part;
+                if constexpr (std::is_same_v<Part, int32_t>) {
+                    // An int32 of up to 22 bits as fp32, in half the time of a conversion: in the mantissa of 1.5 * 2^23.
+                    part = __int_as_float(parts[block][4 * i + e] + 0x4b400000) - 12582912.0f;
+                } else {
+                    part = parts[block][4 * i + e];
+                }
+                const float scale = TokenGroups ? scales[block][e / 2] * (e % 2 ? by_token.y : by_token.x) : scales[block][e / 2];
+                sums[block][4 * i + e] += part * scale;
+            }
+    }
+}
+
+// fp8 with a scale for 128 values of a token, and for 128 columns of a row or of a block of rows: a k block.
+struct Fp8Blocks {
+    using Kind = ptx::WgmmaE4m3;
+    static constexpr bool promoted = true, token_groups = true;
+    template <int Rows, int Blocks>
+    struct Tile : PlainRows<Kind>::Tile<Rows, Blocks> {
+        using Plain = PlainRows<Kind>::Tile<Rows, Blocks>;
+        using Fragment = typename Plain::Fragment;
+        struct Raw {
+            Fragment fragment;
+            float scales[Blocks][2];
+        };
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int row, int k_block, const HopperArgs& args) {
+            Plain::fetch(raw.fragment, stage, first_block, args);
+            const GroupScales& scales = args.group_scales;
+            const int which = smaller(k_block, args.last_group), thread = threadIdx.x % 128;
+#pragma unroll
+            for (int i = 0; i < 2 * Blocks; ++i) {
+                const int64_t r = row + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
+                const auto* place = reinterpret_cast<const float*>(scales.data + scales.offset(smaller(r, args.rows - 1), which));
+                raw.scales[i / 2][i % 2] = *place;
+            }
+        }
+        __device__ static void decode(Fragment& fragment, const Raw& raw, const HopperArgs&) { fragment = raw.fragment; }
+    };
+};
+
+// int4 in tiles x int8: signed codes times 16, which a scale takes off again. The tokens of 16 columns are in the order in which a word has
+// its nibbles (order_tokens). A k block is 128 values, two atoms. Grouped: a scale for every 128 (and more) values; else for a row, and the
+// sums are exact.
+template <bool Grouped, TileScales Scales>
+struct NibblesTimesInt8 {
+    using Kind = ptx::WgmmaInt8;
+    static constexpr bool promoted = Grouped, token_groups = false;
+    static constexpr double decode_cost = 1.0;
+    template <int Rows, int Blocks>
+    struct Tile : RegisterFragments<Kind, Blocks> {
+        static constexpr int tiles = Rows / 16, atoms = 2, tile_bytes = atoms * core::tile_atom_bytes(4);
+        static constexpr int scales_at = tiles * tile_bytes;
+        static constexpr int stage_bytes = scales_at + (Grouped ? tiles * 16 * tile_scale_bytes(Scales) : 0);
+        __device__ static void copy(uint8_t* stage, const HopperArgs& args, int row, int k_block, ptx::Barrier* full) {
+            ptx::copy_box(stage, args.weight, 0, k_block * atoms, row / 16, full);
+            if constexpr (Grouped) ptx::copy_box(stage + scales_at, args.scales, 0, k_block / args.blocks_per_group, row / 16, full);
+        }
+        __device__ static uint32_t copied_bytes(const HopperArgs&) { return uint32_t(stage_bytes); }
+        struct Raw {
+            uint4 codes[Blocks][atoms];
+            float scales[Blocks][2];
+        };
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs& args) {
+            fetch(raw, stage, first_block, args);
+        }
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs& args) {
+            const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+            const uint32_t base = ptx::shared_address(stage);
+#pragma unroll
+            for (int block = 0; block < Blocks; ++block) {
+                const int tile = (first_block + block) * 4 + warp;
+#pragma unroll
+                for (int atom = 0; atom < atoms; ++atom)
+                    raw.codes[block][atom] = ptx::load_16(base + uint32_t(tile * tile_bytes + atom * core::tile_atom_bytes(4) + lane * 16));
+                if constexpr (Grouped) {
+                    const auto place = uint32_t(tile * 16 + lane / 4 * 2);
+                    float2 pair;
+                    if constexpr (Scales == TileScales::halves) {
+                        const uint32_t both = ptx::load_4(base + scales_at + place * 2);
+                        const float2 as_half = __half22float2(as_pair<__half2>(both));
+                        const bool half = args.group_scales.element == Element::fp16;
+                        pair.x = half ? as_half.x : __uint_as_float(both << 16);
+                        pair.y = half ? as_half.y : __uint_as_float(both & 0xffff0000u);
+                    } else {
+                        const uint2 both = ptx::load_8(base + scales_at + place * 4);
+                        pair = make_float2(__uint_as_float(both.x), __uint_as_float(both.y));
+                    }
+                    raw.scales[block][0] = pair.x * 0.0625f, raw.scales[block][1] = pair.y * 0.0625f;
+                }
+            }
+        }
+        __device__ static void decode(typename Tile::Fragment& fragment, const Raw& raw, const HopperArgs&) {
+#pragma unroll
+            for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const uint4& four = raw.codes[block][i / 4];
+                    const uint32_t word = i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+                    // Less 8 is the upper bit turned over, in the upper half of a signed byte.
+                    fragment.a[block][i / 2][i % 2 * 2] = (word << 4 ^ 0x80808080u) & 0xf0f0f0f0u;
+                    fragment.a[block][i / 2][i % 2 * 2 + 1] = (word ^ 0x80808080u) & 0xf0f0f0f0u;
+                }
+        }
+    };
+};
+
+}  // namespace lowbit::cuda
