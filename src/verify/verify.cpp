@@ -183,6 +183,7 @@ void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
         if (problem.epilogue.gate) rows.push_back({weight.row(n + problem.n()), weight.minimums(n + problem.n())});
         for (int64_t m = 0; m < problem.m(); ++m) {
             std::vector<Product> products;
+            products.reserve(rows.size());
             for (const WeightRow& row : rows) products.emplace_back(tokens[size_t(m)], row);
             const double difference = std::fabs(got.at(m, n) - expected.at(m, n)),
                          limit = bound(problem, kernel, m, n, products, expected.at(m, n));
