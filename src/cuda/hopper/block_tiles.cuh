@@ -114,7 +114,7 @@ private:
 };
 
 template <class Kind_, class Mma, Element E>
-struct ScaledBlocks {
+struct ScaledBlocks : NotPromoted {
     using Kind = Kind_;
     static constexpr core::TileBlock block = core::tile_block(E);
     using Codes = AtomCodes<block.bits>;
@@ -137,9 +137,8 @@ struct ScaledBlocks {
             ptx::copy_box(stage, args.weight, 0, k_block, tile, full);
             if constexpr (block.is_super()) {
                 ptx::copy_box(stage + halves_at, args.scales, 0, k_block / 4, tile, full);
-                // Every row pair has 16 bytes for two k blocks; the box of the second begins 8 bytes later, so that both find theirs in
-                // the same place. (Columns count words.)
-                const int column = block.half_bytes() / 4 + k_block % 4 / 2 * 32 + k_block % 2 * 2;
+                // Columns count words. A box must begin at a multiple of 16 bytes: two k blocks have the same, and 8 bytes of 16 each.
+                const int column = block.half_bytes() / 4 + k_block % 4 / 2 * 32;
                 ptx::copy_box(stage + integers_at, args.integers, column, k_block / 4, tile, full);
             } else {
                 ptx::copy_box(stage + halves_at, args.scales, 0, k_block * Factors::groups, tile, full);
@@ -151,7 +150,7 @@ struct ScaledBlocks {
             Codes codes[Blocks];
             Factors factors[Blocks];
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs&) {
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int k_block, const HopperArgs&) {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4;
             const uint32_t base = ptx::shared_address(stage);
             const int tile = first_block * 4 + warp;
@@ -159,7 +158,7 @@ struct ScaledBlocks {
 #pragma unroll
             for (int i = 0; i < Blocks; ++i)
                 raw.factors[i].load(base + uint32_t(halves_at + (tile + i * 4) * half_bytes + g * 4 * block.halves()),
-                                    base + uint32_t(integers_at + (tile + i * 4) * integer_bytes + g * 16));
+                                    base + uint32_t(integers_at + (tile + i * 4) * integer_bytes + g * 16 + k_block % 2 * 8));
 #pragma unroll
             for (int i = 0; i < Blocks; ++i) raw.codes[i].load(base + uint32_t((tile + i * 4) * atom_bytes), lane);
         }

@@ -31,6 +31,10 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     return waves * (loop + overhead) + (splits > 1 ? exchange_overhead + overhead_per_split * splits : 0);
 }
 
+bool fits_at_once(const HopperKernel& kernel, int64_t rows, int64_t tokens, int splits) {
+    return core::ceil_div(rows, kernel.tile.rows) * core::ceil_div(tokens, kernel.tile.tokens) <= kernel.resident_clusters(splits);
+}
+
 }  // namespace
 
 HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, int64_t k_blocks) {
@@ -41,6 +45,8 @@ HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, 
         const int64_t stages = core::ceil_div(k_blocks, kernels[i].tile.depth);
         for (int splits = 1; splits <= std::min(kernels[i].most_splits, most_splits); ++splits) {
             if (splits > 1 && stages / splits < fewest_stages_per_split) break;
+            // More clusters than the chip holds: one after the other, each from its first byte on.
+            if (splits > 1 && !fits_at_once(kernels[i], rows, tokens, splits)) break;
             const double now = cost(kernels[i], rows, tokens, k_blocks, splits);
             if (now < least) least = now, best = {int(i), splits};
         }

@@ -367,7 +367,9 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     }
     if (family == HopperFamily::int8_uint8) describe_zero_points(family, problem, args);
     const PlainMatrix tokens = prepare_tokens(kind, problem);
-    args.tokens = matrix_map(kind.map_type, kind.bytes, tokens.data, problem.k(), problem.m(), tokens.pitch, tile.tokens / tile.cluster);
+    // Tokens in another order end with all of their last 16.
+    const int64_t columns = kind.weight == HopperWeight::integer_tiles ? tokens.pitch : problem.k();
+    args.tokens = matrix_map(kind.map_type, kind.bytes, tokens.data, columns, problem.m(), tokens.pitch, tile.tokens / tile.cluster);
     args.rows = problem.n(), args.token_count = problem.m();
     args.store_boxes = can_store_boxes(problem) && !args.epilogue.token_zero.data;
     if (args.store_boxes) {

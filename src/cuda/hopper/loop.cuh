@@ -191,14 +191,15 @@ private:
     }
 
     // While the tensor core works on one k block, the stage before goes back and the next one is loaded (decoded).
-    __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, int k_blocks, int first_block,
+    __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, Piece piece, int first_block,
                                          Sums& sums) {
         typename Weight::Fragment even, odd;
         typename Weight::Raw raw;
         At previous = at;
-        const auto fetch = [&](int d) {  // d: the k block's place in its stage
+        const int k_blocks = piece.k_count * tile.depth;
+        const auto fetch = [&](int k, int d) {  // d: the k block's place in its stage
             if (d == 0) shared.ring.wait_full(at);
-            Weight::fetch(raw, shared.weight[at.stage][d], first_block, args);
+            Weight::fetch(raw, shared.weight[at.stage][d], first_block, piece.row + first_block * 64, piece.k_first * tile.depth + k, args);
         };
         const auto step = [&](int k, int d, auto& now, auto& next) {
             const uint64_t tokens = ptx::wgmma_tile(shared.tokens[at.stage][d]);
@@ -210,13 +211,13 @@ private:
             ptx::wgmma_commit();
             const At leaving = previous;
             if (last_of_stage) previous = at, at.advance();
-            if (more) fetch((d + 1) % tile.depth);
+            if (more) fetch(k + 1, (d + 1) % tile.depth);
             ptx::wgmma_wait<1>();
             Weight::keep(next);
             if (k > 0 && d == 0) shared.ring.template release<tile.cluster>(leaving);
             if (more) Weight::decode(next, raw, args);
         };
-        fetch(0);
+        fetch(0, 0);
         Weight::decode(even, raw, args);
         // Never empty, and left in the middle for an odd count: with a way around it the compiler cannot keep the sums in place.
         for (int k = 0;;) {
@@ -248,7 +249,7 @@ private:
             if constexpr (promoted)
                 multiply_promoted(args, shared, at, piece, first_block, sums);
             else
-                multiply_tile(args, shared, group, at, piece.k_count * tile.depth, first_block, sums);
+                multiply_tile(args, shared, group, at, piece, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
             if constexpr (most_splits > 1)
                 if (args.splits > 1 && !add_splits(args, shared, group, sums)) return;

@@ -43,7 +43,7 @@ struct Fp8Blocks {
             float scales[Blocks][2];
         };
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int row, int k_block, const HopperArgs& args) {
-            Plain::fetch(raw.fragment, stage, first_block, args);
+            Plain::fetch(raw.fragment, stage, first_block, row, k_block, args);
             const GroupScales& scales = args.group_scales;
             const int which = smaller(k_block, args.last_group), thread = threadIdx.x % 128;
 #pragma unroll
@@ -80,9 +80,6 @@ struct NibblesTimesInt8 {
             float scales[Blocks][2];
         };
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs& args) {
-            fetch(raw, stage, first_block, args);
-        }
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs& args) {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
             const uint32_t base = ptx::shared_address(stage);
 #pragma unroll

@@ -2,7 +2,8 @@
 // registers. The main loop sees the same names in both:
 //     stage_bytes                of the weight in a k block
 //     copy                       brings a k block of the tile (one thread)
-//     Raw, fetch                 what a warpgroup reads of it from shared memory, before the tensor core is waited for
+//     Raw, fetch                 what a warpgroup reads of it from shared memory, before the tensor core is waited for; from its first
+//                                block of the tile on (the weight's row) and of this k block
 //     Fragment, decode, keep     what it makes of that, after; `keep`: the registers belong to the tensor core up to here
 //     multiply                   one step, all of a warpgroup's blocks of 64 rows
 // Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which `promote` adds to
@@ -53,7 +54,7 @@ struct PlainRows : NotPromoted {
         }
         __device__ static uint32_t copied_bytes(const HopperArgs&) { return stage_bytes; }
         using Raw = Fragment;
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs&) {
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs&) {
             raw.tile = ptx::wgmma_tile(stage + first_block * 64 * ptx::wgmma_row_bytes);
         }
         __device__ static void decode(Fragment& fragment, const Raw& raw, const HopperArgs&) { fragment = raw; }
@@ -85,7 +86,7 @@ struct WidenedRows : NotPromoted {
         struct Raw {
             uint32_t words[Blocks][ptx::wgmma_steps_per_row][2];  // rows g and g + 8: columns 2t, 2t + 1, 2t + 8, 2t + 9 of a step
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs&) {
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs&) {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
             const uint32_t base = ptx::shared_address(stage) + uint32_t((first_block * 64 + warp * 16 + g) * row_bytes + 2 * t);
 #pragma unroll
@@ -138,7 +139,7 @@ struct ScaledTiles : NotPromoted {
             uint4 codes[Blocks];
             typename Decoder::Group groups[Blocks][Groups];
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const HopperArgs& args) {
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs& args) {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
             const uint32_t base = ptx::shared_address(stage);
 #pragma unroll
