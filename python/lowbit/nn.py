@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from . import _binary
 from ._autograd import ACTIVATIONS, product
+from ._bits import weight_bits
 from ._format import PLAIN, parse
 from ._matmul import explain
 from ._qtensor import PLANE_NAMES, QTensor, quantize
 from .schemes import Scheme, find
 
-__all__ = ["QuantizedLinear", "QuantizedWeight"]
+__all__ = ["BinaryConv2d", "BinaryLinear", "QuantizedLinear", "QuantizedWeight"]
 
 
 class QuantizedWeight(nn.Module):
@@ -251,3 +253,191 @@ class QuantizedLinear(nn.Module):
         bias = self.bias is not None
         gate = "" if self.gate is None else f", gate={self.gate}"
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}{gate}, {self.scheme}{state}"
+
+
+class _BinaryLayer(nn.Module):
+    """What binary layers share: the weight, as numbers whose signs count, or as these signs alone."""
+
+    weight: nn.Parameter | QuantizedWeight
+    bias: nn.Parameter | None
+
+    def _take(self, layer: nn.Linear | nn.Conv2d, scale: Literal["mean"] | None) -> None:
+        if scale not in (None, "mean"):
+            raise ValueError(f'{type(self).__name__}: scale = {scale!r}; use "mean" or None')
+        self.scale = scale
+        self.weight = cast(nn.Parameter, layer.weight)
+        self.bias = cast("nn.Parameter | None", layer.bias)
+        self.train(layer.training)
+
+    def _filters(self, weight: torch.Tensor) -> torch.Tensor:
+        """The weight as [outputs, channels, height, width]."""
+        raise NotImplementedError
+
+    def _bits_shape(self) -> tuple[int, int]:
+        """Of the weight as a matrix of bits; channels fill whole bytes where there is more than one row of them in it."""
+        raise NotImplementedError
+
+    @property
+    def is_quantized(self) -> bool:
+        return isinstance(self.weight, QuantizedWeight)
+
+    @property
+    def quantized_weight(self) -> QTensor:
+        if not isinstance(self.weight, QuantizedWeight):
+            raise ValueError(f"{type(self).__name__}: the weight is not quantized yet; call quantize_weights()")
+        return self.weight.tensor
+
+    @torch.no_grad()
+    def quantize_weights(self):
+        """Keeps the signs and scales of the weight alone, a bit for each number; forward gives the same as before. The layer is not to be
+        trained further: the numbers are given up."""
+        if not isinstance(self.weight, QuantizedWeight):
+            codes = weight_bits(self._filters(self.weight))
+            scales = torch.ones(codes.shape[0], device=codes.device) if self.scale is None else _binary.mean_scale(self.weight)
+            held = QTensor(codes, scales.float()[:, None], format="int1:row", shape=self._bits_shape(), dtype=self.weight.dtype)
+            del self.weight
+            self.weight = QuantizedWeight(held)
+        return self
+
+    def _held(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The bits, and the scale of each output."""
+        codes, scales, *_ = self.quantized_weight.planes()
+        return codes, None if self.scale is None or scales is None else scales[:, 0]
+
+    def _result_dtype(self, x: torch.Tensor) -> torch.dtype:
+        # x is not converted under autocast, as it would be for a Linear: the signs of small numbers would be lost.
+        return torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
+
+    def _load_from_state_dict(self, state_dict, prefix, *arguments):
+        # Bits for a layer that still has numbers, as in QuantizedLinear.
+        if not self.is_quantized and prefix + "weight.codes" in state_dict:
+            weight = self.weight
+            del self.weight
+            self.weight = QuantizedWeight.empty("int1:row", self._bits_shape(), weight.dtype, weight.device)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+    def _state(self) -> str:
+        return f"bias={self.bias is not None}, scale={self.scale}" + ("" if self.is_quantized else ", not quantized yet")
+
+
+class BinaryLinear(_BinaryLayer):
+    """lowbit.binary_linear as a layer: scale * (sign(x) . sign(weight)^T) + bias, where the product is an exact integer.
+
+    It is trained through its weight, real numbers whose signs count (straight-through estimates); quantize_weights() then leaves a bit for
+    each. scale: "mean" is mean |weight| of each output, as in XNOR-Net; None is 1.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        scale: Literal["mean"] | None = "mean",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self._set_up(nn.Linear(in_features, out_features, bias, device=device, dtype=dtype), scale)
+
+    def _set_up(self, linear: nn.Linear, scale: Literal["mean"] | None) -> None:
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self._take(linear, scale)
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, scale: Literal["mean"] | None = "mean") -> BinaryLinear:
+        """The layer with the parameters of a Linear: the same ones, so that an optimizer goes on with them. They are still numbers, to be
+        trained, or to be given up with quantize_weights()."""
+        layer = cls.__new__(cls)
+        nn.Module.__init__(layer)
+        layer._set_up(linear, scale)
+        return layer
+
+    def _filters(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight[:, :, None, None]
+
+    def _bits_shape(self) -> tuple[int, int]:
+        return self.out_features, self.in_features
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        dtype = self._result_dtype(x)
+        if not isinstance(self.weight, QuantizedWeight):
+            return _binary.binary_linear(x, self.weight, self.scale, self.bias, out_dtype=dtype)
+        codes, scale = self._held()
+        counts = _binary.multiply("BinaryLinear", x, codes, self.in_features, torch.float32)
+        return _binary.finish(counts, scale, self.bias, dtype, -1)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, {self._state()}"
+
+
+class BinaryConv2d(_BinaryLayer):
+    """lowbit.binary_conv2d as a layer: scale * conv2d(sign(x), sign(weight)) + bias, where the convolution is an exact integer, to which
+    pixels of the padding add nothing.
+
+    Trained and quantized as BinaryLinear is. Its state_dict then has the bits of [outputs, height, width, channels / groups], channels
+    filled up to whole bytes.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: _binary.Pair,
+        stride: _binary.Pair = 1,
+        padding: _binary.Padding = 0,
+        dilation: _binary.Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        scale: Literal["mean"] | None = "mean",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        window = _binary.window_of("BinaryConv2d", kernel_size, stride, padding, dilation)
+        around = padding if isinstance(padding, str) else window.padding[::2]
+        self._set_up(
+            nn.Conv2d(
+                in_channels, out_channels, window.kernel, window.stride, around, window.dilation, groups, bias, device=device, dtype=dtype
+            ),
+            scale,
+        )
+
+    def _set_up(self, conv: nn.Conv2d, scale: Literal["mean"] | None) -> None:
+        if conv.padding_mode != "zeros":
+            raise ValueError(f"BinaryConv2d: padding_mode = {conv.padding_mode!r}; only zeros are known here")
+        self.in_channels, self.out_channels, self.groups = conv.in_channels, conv.out_channels, conv.groups
+        self.kernel_size, self.stride, self.padding, self.dilation = conv.kernel_size, conv.stride, conv.padding, conv.dilation
+        padding = cast(_binary.Padding, conv.padding)
+        self._window = _binary.window_of("BinaryConv2d", conv.kernel_size, conv.stride, padding, conv.dilation)
+        self._take(conv, scale)
+
+    @classmethod
+    def from_conv2d(cls, conv: nn.Conv2d, scale: Literal["mean"] | None = "mean") -> BinaryConv2d:
+        """The layer with the parameters of a Conv2d, as BinaryLinear.from_linear."""
+        layer = cls.__new__(cls)
+        nn.Module.__init__(layer)
+        layer._set_up(conv, scale)
+        return layer
+
+    def _filters(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight
+
+    def _bits_shape(self) -> tuple[int, int]:
+        channel_bytes = (self.in_channels // self.groups + 7) // 8
+        return self.out_channels, self._window.taps * channel_bytes * 8
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        dtype = self._result_dtype(x)
+        if not isinstance(self.weight, QuantizedWeight):
+            return _binary.binary_conv2d(
+                x, self.weight, self.stride, cast(_binary.Padding, self.padding), self.dilation, self.groups, self.scale, self.bias,
+                out_dtype=dtype,
+            )  # fmt: skip
+        codes, scale = self._held()
+        channels = self.in_channels // self.groups
+        counts = _binary.convolve("BinaryConv2d", x, codes, self.out_channels, channels, self._window, self.groups, torch.float32)
+        return _binary.finish(counts, scale, self.bias, dtype, -3)
+
+    def extra_repr(self) -> str:
+        sizes = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        return f"{sizes}, padding={self.padding}, dilation={self.dilation}, groups={self.groups}, {self._state()}"

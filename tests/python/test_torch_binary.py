@@ -1,0 +1,521 @@
+"""Binary products and layers: exact integers against torch over signs in float64, straight-through gradients, bits in a state_dict."""
+
+import copy
+import io
+
+import pytest
+
+from torch_cases import FLOATS, lowbit, needs_cuda, normal, on_devices, same_bits, torch
+
+from lowbit import _bits
+
+nn, functional = torch.nn, torch.nn.functional
+BinaryLinear, BinaryConv2d = lowbit.nn.BinaryLinear, lowbit.nn.BinaryConv2d
+
+# images, channels, height, width, outputs, kernel, stride, padding, dilation, groups
+CASES = [
+    (1, 1, 1, 1, 1, 1, 1, 0, 1, 1),
+    (2, 3, 9, 11, 5, 3, 1, 1, 1, 1),
+    (1, 8, 6, 5, 7, 3, 1, 0, 1, 1),
+    (3, 17, 7, 8, 4, (2, 3), (2, 1), (0, 2), 1, 1),
+    (2, 64, 8, 8, 16, 1, 1, 0, 1, 1),
+    (2, 128, 5, 5, 9, 1, 1, 0, 1, 1),
+    (2, 130, 5, 7, 3, 1, 2, 0, 1, 1),
+    (1, 5, 4, 4, 3, 1, 1, 2, 1, 1),  # patches that are padding alone
+    (2, 5, 1, 1, 3, 1, 5, 2, 1, 1),
+    (2, 16, 12, 10, 8, 3, 2, 2, (2, 3), 1),
+    (2, 16, 3, 3, 4, 5, 1, 4, 1, 1),  # padding wider than the image
+    (1, 33, 13, 6, 31, (5, 1), (3, 2), (4, 0), (1, 2), 1),
+    (2, 24, 10, 7, 6, (3, 2), (2, 1), (2, 0), (2, 3), 3),
+    (2, 6, 5, 5, 12, 3, 1, 1, 1, 6),  # depthwise
+    (2, 256, 4, 4, 64, 3, 1, 1, 1, 2),
+    (2, 4, 5, 5, 6, 2, 1, "same", 1, 1),
+    (1, 9, 6, 7, 2, (4, 3), 1, "same", (3, 2), 1),
+    (1, 9, 6, 7, 2, 3, 2, "valid", 1, 1),
+    (0, 8, 5, 5, 4, 3, 1, 1, 1, 1),
+    (2, 8, 5, 5, 0, 3, 1, 1, 1, 1),
+]  # fmt: skip
+
+# channels, size, outputs, kernel, stride, padding
+RESNET_50 = [
+    (3, 224, 64, 7, 2, 3), (64, 56, 64, 3, 1, 1), (64, 56, 256, 1, 1, 0), (256, 56, 128, 1, 1, 0), (128, 56, 128, 3, 2, 1),
+    (256, 56, 512, 1, 2, 0), (256, 14, 256, 3, 1, 1), (1024, 14, 512, 1, 1, 0), (512, 14, 512, 3, 2, 1), (512, 7, 2048, 1, 1, 0),
+]  # fmt: skip
+BIREALNET_18 = [
+    (64, 56, 64, 3, 1, 1), (64, 56, 128, 3, 2, 1), (128, 28, 128, 3, 1, 1), (128, 28, 256, 3, 2, 1), (256, 14, 512, 3, 2, 1),
+    (512, 7, 512, 3, 1, 1),
+]  # fmt: skip
+
+
+def signs(x):
+    """-1 below 0, else +1; torch.sign(0) is 0."""
+    return torch.where(x < 0, -1.0, 1.0).to(torch.float64).cpu()
+
+
+def exact_conv2d(x, weight, stride=1, padding=0, dilation=1, groups=1):
+    if 0 in weight.shape or 0 in x.shape:  # torch refuses some of these
+        image, filters = torch.zeros(1, 1, *x.shape[2:]), torch.zeros(1, 1, *weight.shape[2:])
+        size = functional.conv2d(image, filters, None, stride, padding, dilation).shape[2:]
+        return torch.zeros(x.shape[0], weight.shape[0], *size, dtype=torch.float64)
+    return functional.conv2d(signs(x), signs(weight), None, stride, padding, dilation, groups)
+
+
+def with_zeros(*shape, **options):
+    """Normal numbers, some of them 0 and -0."""
+    x = normal(*shape, **options)
+    flat = x.reshape(-1)
+    flat[::5], flat[::7] = 0.0, -0.0
+    return x
+
+
+def assert_conv2d(case, device="cpu", dtype=torch.float32):
+    images, channels, height, width, outputs, kernel, *window, groups = case
+    size = (kernel, kernel) if isinstance(kernel, int) else kernel
+    x = with_zeros(images, channels, height, width, dtype=dtype, device=device)
+    weight = with_zeros(outputs, channels // groups, *size, dtype=dtype, device=device)
+    wanted = exact_conv2d(x, weight, *window, groups)
+    counts = lowbit.binary_conv2d(x, weight, *window, groups, out_dtype=torch.int32)
+    assert counts.shape == wanted.shape and counts.dtype == torch.int32 and counts.device == x.device
+    assert torch.equal(counts.cpu().double(), wanted)
+    y = lowbit.binary_conv2d(x, weight, *window, groups)
+    assert y.dtype == dtype and torch.equal(y.cpu(), wanted.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+@on_devices
+def test_convolutions_are_exact(device, case, dtype):
+    assert_conv2d(case, device, dtype)
+
+
+@pytest.mark.parametrize("row_bytes", [16, 64])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rows_that_are_filled_up(case, row_bytes, monkeypatch):
+    """What a GPU is given, here on the CPU."""
+    monkeypatch.setitem(_bits._ROW_BYTES, "cpu", row_bytes)
+    assert_conv2d(case)
+
+
+@pytest.mark.parametrize("scratch", [1, 3000, 20000])
+@pytest.mark.parametrize("case", CASES, ids=str)
+@on_devices
+def test_parts_of_a_batch(device, case, scratch, monkeypatch):
+    """Image by image, and row by row of the result."""
+    monkeypatch.setitem(_bits._SCRATCH_BYTES, device, scratch)
+    assert_conv2d(case, device)
+
+
+@pytest.mark.parametrize("layer", sorted({*RESNET_50, *BIREALNET_18}), ids=str)
+@on_devices
+def test_layers_of_known_networks(device, layer):
+    channels, size, outputs, kernel, stride, padding = layer
+    assert_conv2d((2 if size < 56 else 1, channels, size, size, outputs, kernel, stride, padding, 1, 1), device)
+
+
+@on_devices
+def test_every_product_is_a_count_of_differences(device):
+    for k in (1, 7, 8, 63, 64, 65, 127, 128, 1000):
+        x, weight = normal(5, k, device=device), normal(9, k, device=device)
+        differences = ((x[:, None] < 0) != (weight[None] < 0)).sum(-1)
+        assert torch.equal(lowbit.binary_linear(x, weight, out_dtype=torch.int32).long(), k - 2 * differences)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@on_devices
+def test_linear_is_exact(device, dtype):
+    for lead, outputs, inputs in (
+        ((), 3, 8), ((1,), 1, 1), ((5,), 7, 33), ((2, 3), 130, 200), ((3,), 4, 1152), ((0,), 4, 16), ((2, 0), 4, 16), ((3,), 4, 0),
+        ((3,), 0, 8),
+    ):  # fmt: skip
+        x, weight = with_zeros(*lead, inputs, dtype=dtype, device=device), with_zeros(outputs, inputs, dtype=dtype, device=device)
+        wanted = signs(x) @ signs(weight).t()
+        assert torch.equal(lowbit.binary_linear(x, weight, out_dtype=torch.int32).cpu().double(), wanted)
+        y = lowbit.binary_linear(x, weight)
+        assert y.dtype == dtype and y.shape == (*lead, outputs) and torch.equal(y.cpu(), wanted.to(dtype))
+
+
+@on_devices
+def test_what_a_sign_is(device):
+    """As in the format int1: -1 below 0, however little, else +1."""
+    nan, infinity = float("nan"), float("inf")
+    x = torch.tensor([0.0, -0.0, nan, 1e-45, -1e-45, infinity, -infinity, -3e-39], device=device)
+    wanted = torch.tensor([1, 1, 1, 1, -1, 1, -1, -1])
+    eye = torch.eye(8, device=device) - 0.5  # row i: +1 at i alone
+    rows = lowbit.binary_linear(x, eye, out_dtype=torch.int32).cpu()
+    assert torch.equal((rows + wanted.sum()) // 2, wanted)
+    assert torch.equal(lowbit.binary_linear(eye, x[None], out_dtype=torch.int32).cpu()[:, 0], rows)
+
+
+@on_devices
+def test_images_without_a_batch(device):
+    x, weight = normal(6, 5, 4, device=device), normal(3, 6, 3, 3, device=device)
+    assert same_bits(lowbit.binary_conv2d(x, weight, padding=1), lowbit.binary_conv2d(x[None], weight, padding=1)[0])
+
+
+@on_devices
+def test_any_strides(device):
+    x, weight = normal(2, 16, 6, 5, device=device), normal(4, 16, 3, 3, device=device)
+    wanted = lowbit.binary_conv2d(x, weight, padding=1)
+    assert wanted.is_contiguous()
+    last = lowbit.binary_conv2d(x.to(memory_format=torch.channels_last), weight, padding=1)
+    assert torch.equal(last, wanted) and last.is_contiguous(memory_format=torch.channels_last)
+    swapped = x.transpose(2, 3).contiguous().transpose(2, 3)
+    assert torch.equal(lowbit.binary_conv2d(swapped, weight.to(memory_format=torch.channels_last), padding=1), wanted)
+    assert torch.equal(lowbit.binary_conv2d(x[:, :, ::2], weight), lowbit.binary_conv2d(x[:, :, ::2].contiguous(), weight))
+    wide = normal(3, 40, device=device)
+    assert torch.equal(lowbit.binary_linear(wide[:, ::2], wide[:, 1::2]), lowbit.binary_linear(wide[:, ::2].clone(), wide[:, 1::2].clone()))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@on_devices
+def test_scale_and_bias(device, dtype):
+    x, weight = normal(2, 12, 5, 5, dtype=dtype, device=device), normal(6, 12, 3, 3, dtype=dtype, device=device)
+    scale, bias = normal(6, device=device), normal(6, dtype=dtype, device=device)
+    mean = weight.abs().mean((1, 2, 3), dtype=torch.float64).float()
+    counts = exact_conv2d(x, weight, padding=1).float().to(device)
+    for given, factor in ((None, torch.ones(6)), (0.25, torch.full((6,), 0.25)), (scale, scale), ("mean", mean)):
+        factor = factor.to(device)
+        wanted = (counts * factor.reshape(6, 1, 1) + bias.float().reshape(6, 1, 1)).to(dtype)
+        assert same_bits(lowbit.binary_conv2d(x, weight, padding=1, scale=given, bias=bias), wanted)
+        flat, tokens = weight.flatten(1), x.flatten(2).transpose(1, 2).repeat(1, 1, 9)
+        wanted = ((signs(tokens) @ signs(flat).t()).float().to(device) * factor + bias.float()).to(dtype)
+        assert same_bits(lowbit.binary_linear(tokens, flat, given, bias), wanted)
+    exact = lowbit.binary_conv2d(x, weight, padding=1, out_dtype=torch.float32)
+    assert exact.dtype == torch.float32 and torch.equal(exact, counts)
+
+
+class PlainSign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.where(x < 0, -1.0, 1.0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * (x.abs() <= 1)
+
+
+def plain_conv2d(x, weight, stride, padding, dilation, groups, scale, bias):
+    """The same in torch alone."""
+    if isinstance(scale, str):
+        scale = weight.abs().mean((1, 2, 3))
+    y = functional.conv2d(PlainSign.apply(x), PlainSign.apply(weight), None, stride, padding, dilation, groups)
+    return y * scale.reshape(-1, 1, 1) + bias.reshape(-1, 1, 1)
+
+
+@pytest.mark.parametrize("scale", ["mean", "learned"])
+@pytest.mark.parametrize("case", [case for case in CASES if 0 not in case[:5]], ids=str)
+@on_devices
+def test_gradients_of_convolutions(device, case, scale, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    images, channels, height, width, outputs, kernel, *window, groups = case
+    size = (kernel, kernel) if isinstance(kernel, int) else kernel
+    numbers = [normal(images, channels, height, width, device=device), normal(outputs, channels // groups, *size, device=device) * 0.7,
+               normal(outputs, device=device), normal(outputs, device=device, seed=1)]  # fmt: skip
+
+    def gradients(function, dtype):
+        x, weight, bias, factor = (number.to(dtype, copy=True).requires_grad_() for number in numbers)
+        y = function(x, weight, *window, groups, "mean" if scale == "mean" else factor, bias)
+        (y * normal(*y.shape, device=device, seed=2).to(dtype)).sum().backward()
+        return [y.detach(), x.grad, weight.grad, bias.grad] + ([factor.grad] if scale == "learned" else [])
+
+    found = gradients(lowbit.binary_conv2d, torch.float32)
+    for mine, wanted in zip(found, gradients(plain_conv2d, torch.float64)):
+        assert mine.shape == wanted.shape and torch.allclose(mine.double(), wanted, rtol=1e-4, atol=1e-4)
+    assert (found[1][numbers[0].abs() > 1] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@on_devices
+def test_gradients_of_linear(device, dtype):
+    numbers = [normal(*shape, dtype=dtype, device=device) for shape in ((2, 3, 20), (5, 20), (5,))]
+    x, weight, bias = (number.clone().requires_grad_() for number in numbers)
+    y = lowbit.binary_linear(x, weight, "mean", bias)
+    y.sum().backward()
+    px, pw, pb = (number.double().requires_grad_() for number in numbers)
+    wanted = functional.linear(PlainSign.apply(px), PlainSign.apply(pw)) * pw.abs().mean(1) + pb
+    wanted.sum().backward()
+    eps = torch.finfo(dtype).eps
+    for found, exact in ((y, wanted), (x.grad, px.grad), (weight.grad, pw.grad), (bias.grad, pb.grad)):
+        assert found.dtype == dtype and torch.allclose(found.detach().double(), exact.detach(), rtol=4 * eps, atol=32 * eps)
+
+
+@on_devices
+def test_gradients_of_nothing(device):
+    x = normal(0, 4, 5, 5, device=device).requires_grad_()
+    weight = normal(2, 4, 3, 3, device=device).requires_grad_()
+    lowbit.binary_conv2d(x, weight, padding=1, scale="mean").sum().backward()
+    assert x.grad.shape == x.shape and torch.equal(weight.grad, torch.zeros_like(weight))
+
+
+def test_gradients_that_are_not_there():
+    x = normal(1, 4, 5, 5).requires_grad_()
+    y = lowbit.binary_conv2d(x, normal(2, 4, 3, 3), out_dtype=torch.int32)
+    assert not y.requires_grad
+    with torch.no_grad():
+        assert not lowbit.binary_conv2d(x, normal(2, 4, 3, 3)).requires_grad
+
+
+@on_devices
+def test_a_network_learns(device):
+    torch.manual_seed(0)
+    x = torch.randn(64, 8, 6, 6, device=device)
+    labels = (x[:, 0].mean((1, 2)) > 0).long()
+    model = nn.Sequential(BinaryConv2d(8, 32, 3, padding=1), nn.BatchNorm2d(32), nn.Flatten(), BinaryLinear(32 * 36, 2)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    losses = []
+    for _ in range(60):
+        loss = functional.cross_entropy(model(x) / 8, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    model.eval()
+    before = model(x)
+    for module in (model[0], model[3]):
+        module.quantize_weights()
+    assert same_bits(model(x), before)
+
+
+def layers(device="cpu", **options):
+    """A layer of each kind, and an input."""
+    torch.manual_seed(0)
+    return [
+        (BinaryLinear(200, 24, device=device, **options), normal(5, 200, device=device)),
+        (BinaryLinear(128, 24, device=device, bias=False, **options), normal(2, 3, 128, device=device)),
+        (BinaryConv2d(16, 24, 3, padding=1, device=device, **options), normal(2, 16, 7, 6, device=device)),
+        (BinaryConv2d(6, 4, (3, 2), 2, (1, 0), 2, 2, False, device=device, **options), normal(2, 6, 9, 8, device=device)),
+        (BinaryConv2d(6, 4, 4, padding="same", device=device, **options), normal(6, 9, 8, device=device)),
+    ]
+
+
+def functional_form(layer, x):
+    if isinstance(layer, BinaryLinear):
+        return lowbit.binary_linear(x, layer.weight, layer.scale, layer.bias)
+    return lowbit.binary_conv2d(x, layer.weight, layer.stride, layer.padding, layer.dilation, layer.groups, layer.scale, layer.bias)
+
+
+@pytest.mark.parametrize("scale", ["mean", None])
+@on_devices
+def test_layers_with_numbers_and_with_bits(device, scale):
+    for layer, x in layers(device, scale=scale):
+        before = layer(x)
+        assert not layer.is_quantized and "not quantized yet" in repr(layer) and same_bits(before, functional_form(layer, x))
+        with pytest.raises(ValueError, match="call quantize_weights"):
+            _ = layer.quantized_weight
+        assert layer.quantize_weights() is layer and layer.quantize_weights().is_quantized
+        assert same_bits(layer(x), before)
+        assert layer.quantized_weight.format == "int1:row" and "not quantized yet" not in repr(layer)
+        assert [name for name, _ in layer.named_parameters()] == (["bias"] if layer.bias is not None else [])
+        for dtype in FLOATS:
+            assert layer(x.to(dtype)).dtype == dtype
+        assert layer(x[:0] if x.dim() != 3 else x[None][:0]).shape[0] == 0
+
+
+@pytest.mark.parametrize("scale", ["mean", None])
+@on_devices
+def test_bits_are_those_of_the_format(device, scale):
+    layer = BinaryLinear(200, 24, scale=scale, device=device)
+    weight = layer.weight.detach()
+    wanted = weight.sign() * (weight.abs().mean(1, keepdim=True, dtype=torch.float64).float() if scale else 1)
+    assert same_bits(layer.quantize_weights().quantized_weight.dequantize(), wanted)
+    assert layer.quantized_weight.nbytes == 24 * (25 + 4)
+    layer = BinaryConv2d(16, 8, 3, scale=scale, device=device)
+    matrix = layer.weight.detach().permute(0, 2, 3, 1).flatten(1)
+    codes = lowbit.quantize(matrix, "int1:row").codes
+    assert same_bits(layer.quantize_weights().quantized_weight.codes, codes)
+
+
+@on_devices
+def test_gradients_through_bits(device):
+    """To x and bias, as before the numbers were given up."""
+
+    def gradients(layer, x):
+        inputs = x.clone().requires_grad_()
+        y = layer(inputs)
+        (y * normal(*y.shape, device=device, seed=3)).sum().backward()
+        bias = None if layer.bias is None else layer.bias.grad.clone()
+        layer.zero_grad()
+        return inputs.grad, bias
+
+    for layer, x in layers(device):
+        before = gradients(layer, x)
+        for mine, wanted in zip(gradients(layer.quantize_weights(), x), before):
+            assert (mine is None and wanted is None) or torch.allclose(mine, wanted, rtol=1e-4, atol=1e-4)
+
+
+@on_devices
+def test_state_dict(device):
+    for (layer, x), (plain, _), (quantized, _) in zip(layers(device), layers(device), layers(device)):
+        with torch.no_grad():
+            layer.weight.copy_(normal(*layer.weight.shape, seed=4))
+        latent = layer.state_dict()
+        assert "weight" in latent and str(plain.load_state_dict(latent)) == "<All keys matched successfully>"
+        assert same_bits(plain(x), layer(x))
+        state = layer.quantize_weights().state_dict()
+        assert {"weight.codes", "weight.scales"} <= set(state) and "weight" not in state
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        state = torch.load(file)
+        for other in (plain, quantized.quantize_weights()):
+            with torch.no_grad():
+                assert str(other.load_state_dict(state)) == "<All keys matched successfully>"
+            assert other.is_quantized and same_bits(other(x), layer(x))
+        assert same_bits(copy.deepcopy(layer)(x), layer(x))
+
+
+def test_state_dict_that_does_not_fit():
+    layer = BinaryConv2d(16, 8, 3).quantize_weights()
+    with pytest.raises(RuntimeError, match="weight.codes is torch.uint8 .8, 18., but int1:row of .8, 400. takes torch.uint8 .8, 50."):
+        BinaryConv2d(16, 8, 5).load_state_dict(layer.state_dict())
+    with pytest.raises(RuntimeError, match="Missing key.*weight.codes"):
+        layer.load_state_dict(BinaryConv2d(16, 8, 3).state_dict())
+
+
+def test_conversions_leave_the_bits_alone():
+    for layer, x in layers():
+        state = {name: value.clone() for name, value in layer.quantize_weights().state_dict().items() if name.startswith("weight")}
+        layer.to(torch.bfloat16)
+        assert all(same_bits(layer.state_dict()[name], value) for name, value in state.items())
+        assert layer(x.bfloat16()).dtype == torch.bfloat16
+
+
+@needs_cuda
+def test_to_another_device():
+    for layer, x in layers():
+        wanted = layer.quantize_weights()(x)
+        assert same_bits(layer.to("cuda")(x.cuda()), wanted)
+        assert same_bits(layer.to("cpu")(x), wanted)
+
+
+@on_devices
+def test_from_layers_of_torch(device):
+    linear, x = nn.Linear(40, 6, device=device).eval(), normal(3, 40, device=device)
+    layer = BinaryLinear.from_linear(linear)
+    assert layer.weight is linear.weight and layer.bias is linear.bias and not layer.training
+    assert same_bits(layer(x), lowbit.binary_linear(x, linear.weight, "mean", linear.bias))
+    layer.quantize_weights()
+    assert isinstance(linear.weight, nn.Parameter)
+    for options in ({"stride": 2, "padding": 1}, {"padding": "same", "dilation": 2, "bias": False}, {"groups": 4}):
+        conv, x = nn.Conv2d(8, 12, 3, device=device, **options), normal(2, 8, 9, 7, device=device)
+        layer = BinaryConv2d.from_conv2d(conv, scale=None)
+        wanted = exact_conv2d(x, conv.weight, conv.stride, conv.padding, conv.dilation, conv.groups).float().to(device)
+        if conv.bias is not None:
+            wanted = wanted + conv.bias.detach().reshape(-1, 1, 1)
+        assert same_bits(layer(x), wanted) and same_bits(layer.quantize_weights()(x), wanted)
+
+
+def test_repr():
+    assert repr(BinaryLinear(40, 6, scale=None)) == "BinaryLinear(in_features=40, out_features=6, bias=True, scale=None, not quantized yet)"
+    text = repr(BinaryConv2d(16, 8, 3, 2, 1, bias=False).quantize_weights())
+    assert "16, 8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), dilation=(1, 1), groups=1, bias=False, scale=mean" in text
+    assert "QTensor(int1:row, 8 x 144" in text
+
+
+@on_devices
+def test_autocast(device):
+    """The result has autocast's type; x keeps its own, in which a small number has a sign."""
+    for layer, x in layers(device):
+        x = x * 1e-30
+        with torch.no_grad():
+            wanted = layer(x)
+            for held in (layer, layer.quantize_weights()):
+                with torch.autocast(device, dtype=torch.bfloat16):
+                    assert same_bits(held(x), wanted.bfloat16())
+
+
+@on_devices
+def test_compile(device):
+    for quantized in (False, True):
+        torch._dynamo.reset()
+        for layer, x in layers(device):
+            if quantized:
+                layer.quantize_weights()
+            compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+            for inputs in (x, x.flip(0)) if x.dim() == 3 else (x, torch.cat((x, x.flip(0))), x[:1]):
+                inputs = inputs.clone().requires_grad_()
+                y = compiled(inputs)
+                assert same_bits(y, layer(inputs))
+                (grad,) = torch.autograd.grad(y.sum(), inputs)
+                (wanted,) = torch.autograd.grad(layer(inputs).sum(), inputs)
+                assert torch.allclose(grad, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_export():
+    model = nn.Sequential(BinaryConv2d(16, 24, 3, padding=1), nn.Hardtanh(), nn.Flatten(), BinaryLinear(24 * 6 * 5, 10).quantize_weights())
+    exported = torch.export.export(model, (normal(4, 16, 6, 5),), dynamic_shapes=({0: torch.export.Dim("images")},))
+    x = normal(7, 16, 6, 5)
+    assert same_bits(exported.module()(x), model(x))
+
+
+@on_devices
+def test_the_op(device):
+    x, weight = normal(2, 6, 7, 5, device=device).requires_grad_(), normal(4, 3, 3, 2, device=device).requires_grad_()
+    arguments = ([3, 2], [2, 1], [1, 0, 2, 1], [1, 2], 2)
+    torch.library.opcheck(torch.ops.lowbit.binary_conv2d.default, (x, weight, *arguments, torch.float32))
+    bits = _bits.weight_bits(weight)
+    torch.library.opcheck(torch.ops.lowbit.binary_conv2d.default, (x.detach(), bits, *arguments, torch.int32))
+
+
+@needs_cuda
+def test_cuda_graph():
+    for layer, x in layers("cuda"):
+        layer.quantize_weights()
+        with torch.no_grad():
+            layer(x)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = layer(x)
+            x.copy_(x.flip(0))
+            graph.replay()
+            assert same_bits(y, layer(x))
+
+
+@on_devices
+def test_what_is_refused(device):
+    x, weight = normal(2, 6, 5, 5, device=device), normal(4, 6, 3, 3, device=device)
+    matrix = weight.flatten(1)
+    for bad, text in (
+        (lambda: lowbit.binary_conv2d(x[0, 0], weight), r"x has shape \[5, 5\]; use \[images"),
+        (lambda: lowbit.binary_conv2d(x, matrix), r"weight has shape \[4, 54\]"),
+        (lambda: lowbit.binary_conv2d(x[:, :5], weight), r"x has 5 channels but the weight takes 6 \(1 groups of 6\)"),
+        (lambda: lowbit.binary_conv2d(x, weight, groups=3), "groups = 3 does not divide the 4 outputs"),
+        (lambda: lowbit.binary_conv2d(x, weight, groups=2), "x has 6 channels but the weight takes 12"),
+        (lambda: lowbit.binary_conv2d(x, weight, groups=0), "groups = 0 does not divide"),
+        (lambda: lowbit.binary_conv2d(x, weight, stride=0), "stride = 0; use an integer of at least 1"),
+        (lambda: lowbit.binary_conv2d(x, weight, stride=(1, 2, 3)), "stride = .1, 2, 3.; use"),
+        (lambda: lowbit.binary_conv2d(x, weight, padding=-1), "padding = -1; use an integer of at least 0"),
+        (lambda: lowbit.binary_conv2d(x, weight, padding="half"), 'padding = .half.; use "valid", "same"'),
+        (lambda: lowbit.binary_conv2d(x, weight, padding="same", stride=2), "goes with stride 1"),
+        (lambda: lowbit.binary_conv2d(x, weight, dilation=0), "dilation = 0; use"),
+        (lambda: lowbit.binary_conv2d(x, weight, dilation=3), "a kernel of 3 x 3 .dilation .3, 3.. is larger than x, 5 x 5"),
+        (lambda: lowbit.binary_conv2d(x.double(), weight), "x is torch.float64; use float32, float16 or bfloat16"),
+        (lambda: lowbit.binary_conv2d(x, weight.int()), "weight is torch.int32; use"),
+        (lambda: lowbit.binary_conv2d(x, weight, bias=normal(3, device=device)), r"bias has shape \[3\], but the weight has 4 outputs"),
+        (lambda: lowbit.binary_conv2d(x, weight, scale=normal(4, 1, device=device)), r"scale has shape \[4, 1\]"),
+        (lambda: lowbit.binary_conv2d(x, weight, scale="max"), "scale = 'max'; use None, \"mean\""),
+        (lambda: lowbit.binary_conv2d(x, weight, out_dtype=torch.float64), "out_dtype = torch.float64; use"),
+        (lambda: lowbit.binary_conv2d(x, weight, scale="mean", out_dtype=torch.int32), "without scale and bias"),
+        (lambda: lowbit.binary_linear(matrix[:, :53], matrix), r"x has shape \[4, 53\] but the weight takes \[..., 54\]"),
+        (lambda: lowbit.binary_linear(matrix, weight), "weight has shape .* use a matrix"),
+        (lambda: BinaryLinear(8, 8, scale="max"), "BinaryLinear: scale = 'max'; use \"mean\" or None"),
+        (lambda: BinaryConv2d(8, 8, 0), "BinaryConv2d: kernel_size = 0; use"),
+        (lambda: BinaryConv2d(8, 8, 3, padding="half"), "BinaryConv2d: padding = 'half'"),
+        (lambda: BinaryConv2d.from_conv2d(nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect")), "padding_mode = 'reflect'"),
+        (lambda: BinaryLinear(8, 8, device=device).quantize_weights()(x), "BinaryLinear: x has shape"),
+        (lambda: BinaryConv2d(8, 8, 3, device=device).quantize_weights()(x), "BinaryConv2d: x has 6 channels but the weight takes 8"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            bad()
+    with pytest.raises(TypeError, match="x is a list"):
+        lowbit.binary_conv2d([1.0], weight)
+
+
+@needs_cuda
+def test_two_devices_are_refused():
+    with pytest.raises(ValueError, match="x is on cpu but weight is on cuda:0; move one of them"):
+        lowbit.binary_conv2d(normal(1, 6, 5, 5), normal(4, 6, 3, 3, device="cuda"))
