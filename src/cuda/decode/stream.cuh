@@ -186,46 +186,12 @@ __device__ inline void finish_decode(const DecodeArgs& args, const typename C::S
     }
 }
 
-// One warp more than multiply: it brings the tokens.
+// The units of a warp, phase after phase of their tokens.
 template <class C>
-__global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
-    decode_stream(const __grid_constant__ DecodeArgs args, const __grid_constant__ typename C::Source::Args weight) {
-#if LOWBIT_HOPPER
+__device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& barriers, const uint8_t* buffers, UnitStream<C>& stream,
+                                      DecodeSums<C>& sums, uint32_t ring, uint32_t ring_end, int depth_warp, int lane) {
     using Source = typename C::Source;
-    extern __shared__ __align__(128) uint8_t shared[];
-    __shared__ PhaseBarriers barriers;
     const DecodeSplit& split = args.split;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    ptx::hold(warp), ptx::hold(lane);
-    uint8_t* buffers = shared + split.warps() * split.ring_slots * C::slot_bytes;
-    const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;  // of the results
-    auto* results = reinterpret_cast<typename C::Sum*>(shared);
-    if (warp == split.warps()) {
-        if (lane == 0)
-            for (int i = 0; i < split.buffers; ++i)
-                ptx::init_barrier(barriers.full + i, 1), ptx::init_barrier(barriers.empty + i, split.warps());
-        __syncwarp();
-        ptx::publish_barriers();
-        ptx::meet(int(blockDim.x));
-        ptx::wait_for_previous_launch();  // the weight is nobody's result, but the tokens may be that of the launch before
-        copy_tokens<C>(args, buffers, barriers);
-        ptx::meet(int(blockDim.x));
-        ptx::meet(int(blockDim.x));
-        return;
-    }
-    const int row_warp = int(split.depth_warp_divisor.quotient(uint32_t(warp))), depth_warp = warp - row_warp * split.depth_warps;
-    uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * split.ring_slots * C::slot_bytes);
-    uint32_t ring_end = ring + uint32_t(split.ring_slots * C::slot_bytes);
-    ptx::hold(ring), ptx::hold(ring_end);
-    UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + row_warp * C::RowTiles, depth_warp);
-    // A group of copies for each of the kernel's slots, empty where a warp has no more units.
-#pragma unroll
-    for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
-    ptx::meet(int(blockDim.x));
-    ptx::let_dependents_begin();
-    touch(args.epilogue);
-
-    DecodeSums<C> sums;
     uint32_t slot = ring, token_offsets[C::TokenTiles];
 #pragma unroll
     for (int t = 0; t < C::TokenTiles; ++t) token_offsets[t] = uint32_t(TokenFragments<C>::offset(t, args));
@@ -260,10 +226,50 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
         if (++buffer == split.buffers) buffer = 0, parity ^= 1;
     }
     ptx::wait_for_copies<0>();
-    ptx::meet(int(blockDim.x));
-    sums.put(results + depth_warp * 8 * C::TokenTiles * pitch + row_warp * C::RowTiles * rows_per_tile, pitch);
-    ptx::meet(int(blockDim.x));
-    finish_decode<C>(args, results, pitch);
+}
+
+// One warp more than multiply: it brings the tokens.
+template <class C>
+__global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
+    decode_stream(const __grid_constant__ DecodeArgs args, const __grid_constant__ typename C::Source::Args weight) {
+#if LOWBIT_HOPPER
+    extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ PhaseBarriers barriers;
+    const DecodeSplit& split = args.split;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    ptx::hold(warp), ptx::hold(lane);
+    uint8_t* buffers = shared + split.warps() * split.ring_slots * C::slot_bytes;
+    const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;  // of the results
+    auto* results = reinterpret_cast<typename C::Sum*>(shared);
+    const bool multiplies = warp < split.warps();
+    if (!multiplies && lane == 0) {
+        for (int i = 0; i < split.buffers; ++i)
+            ptx::init_barrier(barriers.full + i, 1), ptx::init_barrier(barriers.empty + i, split.warps());
+        ptx::publish_barriers();
+    }
+    const int row_warp = int(split.depth_warp_divisor.quotient(uint32_t(warp))), depth_warp = warp - row_warp * split.depth_warps;
+    uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * split.ring_slots * C::slot_bytes);
+    uint32_t ring_end = ring + uint32_t(split.ring_slots * C::slot_bytes);
+    ptx::hold(ring), ptx::hold(ring_end);
+    UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + row_warp * C::RowTiles, depth_warp);
+    // A group of copies for each of the kernel's slots, empty where a warp has no more units.
+    if (multiplies)
+#pragma unroll
+        for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
+    __syncthreads();
+    DecodeSums<C> sums;
+    if (multiplies) {
+        ptx::let_dependents_begin();
+        touch(args.epilogue);
+        multiply_units<C>(args, barriers, buffers, stream, sums, ring, ring_end, depth_warp, lane);
+    } else {
+        ptx::wait_for_previous_launch();  // the weight is nobody's result, but the tokens may be that of the launch before
+        copy_tokens<C>(args, buffers, barriers);
+    }
+    __syncthreads();
+    if (multiplies) sums.put(results + depth_warp * 8 * C::TokenTiles * pitch + row_warp * C::RowTiles * rows_per_tile, pitch);
+    __syncthreads();
+    if (multiplies) finish_decode<C>(args, results, pitch);
 #endif
 }
 

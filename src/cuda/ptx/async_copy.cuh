@@ -65,13 +65,6 @@ __device__ inline void copy_run(void* shared, const void* global, uint32_t bytes
 #endif
 }
 
-// A barrier of all threads of the block, at different places of its code: warps of different kinds meet here.
-__device__ inline void meet(int threads) {
-#if LOWBIT_HOPPER
-    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
-#endif
-}
-
 // From here on the next launch of the stream may begin, where it was asked to begin early.
 __device__ inline void let_dependents_begin() {
 #if LOWBIT_HOPPER
