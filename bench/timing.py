@@ -41,7 +41,7 @@ class Plan:
 
     def for_many_tokens(self) -> "Plan":
         """As many rows, of longer calls."""
-        return Plan(min(self.rounds, 7), min(self.rounds, 3), row_seconds=0.25)
+        return Plan(min(self.rounds, 7), min(self.rounds, 3), row_seconds=0.4)
 
 
 @dataclass

@@ -305,6 +305,7 @@ def test_dependent_launch_changes_no_bit(device, format, x_format):
             x = lowbit.matmul(x, w, x_format=x_format)
         return x
 
+    torch._dynamo.reset()
     compiled = torch.compile(chain, fullgraph=True, backend="aot_eager")
     for tokens in (1, 5, 16):
         x = normal(tokens, 512, dtype=torch.bfloat16, device=device)

@@ -29,7 +29,7 @@ struct AnyMatrix {
 };
 
 // Values of columns column .. column + 15; `column` is a multiple of 16. 0 beyond the matrix.
-__device__ inline void load_values(const AnyMatrix& matrix, int64_t row, int64_t column, float (&values)[16]) {
+__device__ inline void load_values_in_line(const AnyMatrix& matrix, int64_t row, int64_t column, float (&values)[16]) {
     if (matrix.is_quantized && matrix.quantized.layout == core::PackedLayout::tiles)
         return decode_tiles(matrix.quantized, row, column, values);
     if (matrix.is_quantized) return decode<16>(matrix.quantized, row, column, values);
@@ -40,8 +40,13 @@ __device__ inline void load_values(const AnyMatrix& matrix, int64_t row, int64_t
             column + i < matrix.columns ? load_number(t.element, t.data, row * t.row_stride + (column + i) * t.column_stride) : 0.0f;
 }
 
+// A call of its own: all decoders inlined at every use would make up most of the time that the library takes to compile.
+__device__ __noinline__ inline void load_values(const AnyMatrix& matrix, int64_t row, int64_t column, float (&values)[16]) {
+    load_values_in_line(matrix, row, column, values);
+}
+
 // Codes as signed bytes, as decode_codes has them, but 4-bit codes less their zero point.
-__device__ inline void load_codes(const AnyMatrix& matrix, int64_t row, int64_t column, int8_t (&codes)[16]) {
+__device__ __noinline__ inline void load_codes(const AnyMatrix& matrix, int64_t row, int64_t column, int8_t (&codes)[16]) {
     const core::QuantizedView& view = matrix.quantized;
     if (view.layout == core::PackedLayout::rows && view.format.element != Element::uint4) return decode_codes<16>(view, row, column, codes);
     core::QuantizedView bare = view;

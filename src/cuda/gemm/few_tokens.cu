@@ -14,7 +14,7 @@ constexpr int64_t most_tokens = 16, most_decoded_tokens = 4;  // beyond these, t
 // A call of its own: the decoders of all formats are compiled once.
 __device__ __noinline__ void load_run(const AnyMatrix& matrix, int64_t row, int64_t column, float4* to) {
     float values[run];
-    load_values(matrix, row, column, values);
+    load_values_in_line(matrix, row, column, values);
 #pragma unroll
     for (int i = 0; i < run / 4; ++i) to[i] = make_float4(values[4 * i], values[4 * i + 1], values[4 * i + 2], values[4 * i + 3]);
 }

@@ -197,10 +197,10 @@ private:
 template <class Kind, class Mma>
 HopperKernels blocks_kernels(Element element) {
     switch (element) {
-    case Element::q8_0: return TilesKernels<ScaledBlocks<Kind, Mma, Element::q8_0>>::all();
-    case Element::q4_k: return TilesKernels<ScaledBlocks<Kind, Mma, Element::q4_k>>::all();
-    case Element::q5_k: return TilesKernels<ScaledBlocks<Kind, Mma, Element::q5_k>>::all();
-    case Element::q6_k: return TilesKernels<ScaledBlocks<Kind, Mma, Element::q6_k>>::all();
+    case Element::q8_0: return SomeTilesKernels<ScaledBlocks<Kind, Mma, Element::q8_0>>::all();
+    case Element::q4_k: return SomeTilesKernels<ScaledBlocks<Kind, Mma, Element::q4_k>>::all();
+    case Element::q5_k: return FewTilesKernels<ScaledBlocks<Kind, Mma, Element::q5_k>>::all();
+    case Element::q6_k: return SomeTilesKernels<ScaledBlocks<Kind, Mma, Element::q6_k>>::all();
     case Element::q4_1: return FewTilesKernels<ScaledBlocks<Kind, Mma, Element::q4_1>>::all();
     case Element::q5_0: return FewTilesKernels<ScaledBlocks<Kind, Mma, Element::q5_0>>::all();
     case Element::q5_1: return FewTilesKernels<ScaledBlocks<Kind, Mma, Element::q5_1>>::all();

@@ -8,12 +8,15 @@ namespace lowbit::cuda {
 namespace {
 
 // In clocks of a multiprocessor of an H200.
-constexpr double tile_overhead = 3000;                                 // first bytes, last sums, the store
+constexpr double tile_overhead = 2500;                                 // first bytes, last sums, the store
 constexpr double exchange_overhead = 2000, overhead_per_split = 1000;  // of splits: two meetings of a cluster, and sums on their way
 constexpr int fewest_stages_per_split = 4, most_splits = 6;
 
 // Bytes of memory that so many blocks together read in a clock.
 double memory_rate(double blocks) { return 2590.0 * blocks / (blocks + 12.0); }
+
+// Bytes that the cache gives all blocks together in a clock.
+constexpr double cache_rate = 5800;
 
 double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_blocks, int splits) {
     const HopperTile& tile = kernel.tile;
@@ -25,7 +28,8 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     // Blocks that share tokens wait for each other, which shows where memory is what they wait for.
     const double read =
         kernel.weight_bytes * active / memory_rate(active) / double(core::ceil_div(tokens, tile.tokens)) * (tile.cluster > 1 ? 1.3 : 1.0);
-    const double loop = double(core::ceil_div(k_blocks, splits)) * std::max(kernel.clocks, read);
+    const double cached = (kernel.weight_bytes + tile.tokens * 128.0 / tile.cluster) * active / cache_rate;
+    const double loop = double(core::ceil_div(k_blocks, splits)) * std::max({kernel.clocks, read, cached});
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;
     return waves * (loop + overhead) + (splits > 1 ? exchange_overhead + overhead_per_split * splits : 0);

@@ -95,6 +95,14 @@ std::string reason_against_weight(const FamilyTraits& family, const MatmulProble
     return as_it_is(weight, family.bytes) ? "" : "weight is not in rows aligned to 16 bytes";
 }
 
+// Tokens whose numbers, or codes where one scale of a row is left to the epilogue, become fp16 on their way.
+bool become_fp16(HopperFamily family, const Operand& x) {
+    if (family != HopperFamily::tiles_fp16 || !x.is_quantized || x.quantized.layout != core::PackedLayout::rows) return false;
+    const Element e = x.quantized.format.element;
+    if (e == Element::q8_1 || e == Element::q8_0) return true;
+    return (e == Element::int8 || e == Element::fp8_e4m3 || e == Element::fp8_e5m2) && scale_at_end(x.quantized);
+}
+
 bool is_integer_family(HopperFamily family) { return family == HopperFamily::tiles_int8 || family == HopperFamily::tiles_int8_groups; }
 
 // One scale for every 128 values of a row, in fp32.
@@ -115,7 +123,7 @@ std::string reason_against_scales(HopperFamily family, const MatmulProblem& prob
                    ? ""
                    : "blocks of rows are not multiples of 64";
     }
-    if (!has_plain_scale(problem.x, raw)) return "scales of x change along K";
+    if (!has_plain_scale(problem.x, raw) && !become_fp16(family, problem.x)) return "scales of x change along K";
     if (is_integer_family(family)) {
         const int group = GroupScales(problem.weight.quantized).group;
         const bool row = group >= problem.k();
@@ -195,6 +203,24 @@ __global__ void spread_row_scales(GroupScales scales, float* to, int64_t rows) {
     if (row < rows) to[row] = scales.at(row, 0);
 }
 
+// The sums of rows of int8, whose lengths are multiples of 16; a warp per row.
+__global__ void sum_rows(const uint8_t* codes, int64_t rows, int64_t columns, int32_t* sums) {
+    const int lane = threadIdx.x % 32;
+    const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32), runs = columns / 16;
+    for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < rows; row += warps) {
+        const auto* from = reinterpret_cast<const uint4*>(codes + row * columns);
+        int sum = 0;
+#pragma unroll 4
+        for (int64_t run = lane; run < runs; run += 32) {
+            const uint4 four = from[run];
+            sum = __dp4a(int(four.x), 0x01010101, __dp4a(int(four.y), 0x01010101, sum));
+            sum = __dp4a(int(four.z), 0x01010101, __dp4a(int(four.w), 0x01010101, sum));
+        }
+        sum = __reduce_add_sync(0xffffffffu, sum);
+        if (lane == 0) sums[row] = sum;
+    }
+}
+
 // The workspace of what belongs to the weight's rows.
 void* behind_tokens(HopperFamily family, const MatmulProblem& problem) {
     const int64_t tokens = problem.m() * token_pitch(traits(family), problem);
@@ -206,8 +232,9 @@ void describe_zero_points(HopperFamily family, const MatmulProblem& problem, Hop
     const QuantizedView& x = problem.x.quantized;
     if (!x.zero_points) return;
     auto* sums = static_cast<int32_t*>(behind_tokens(family, problem));
-    sum_codes<<<prepare_blocks(problem.n() * 32), prepare_threads, 0, stream_of(*problem.context)>>>(AnyMatrix(problem.weight), sums);
-    check_launch("sum_codes");
+    sum_rows<<<prepare_blocks(problem.n() * 32), prepare_threads, 0, stream_of(*problem.context)>>>(problem.weight.quantized.codes,
+                                                                                                    problem.n(), problem.k(), sums);
+    check_launch("sum_rows");
     args.epilogue.token_zero = {x.zero_points, x.format.granularity == Granularity::row ? 1 : 0, 0};
     args.epilogue.row_sums = sums;
 }
@@ -257,7 +284,8 @@ __global__ void copy_bytes(const uint8_t* from, int64_t columns, uint8_t* to, in
 
 // Tokens the copy engine can read: as they are, or brought into aligned rows in the workspace.
 PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& problem) {
-    const std::optional<PlainMatrix> plain = as_it_is(problem.x, kind.bytes);
+    const bool widened = problem.x.is_quantized && kind.bytes == 2;
+    const std::optional<PlainMatrix> plain = widened ? std::nullopt : as_it_is(problem.x, kind.bytes);
     const bool ordered = kind.weight == HopperWeight::integer_tiles;
     if (plain && !ordered) return *plain;
     const PlainMatrix rows{problem.scratch, token_pitch(kind, problem)};
@@ -266,6 +294,9 @@ PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& proble
     if (ordered) {
         order_tokens<<<prepare_blocks(problem.m() * rows.pitch / 16), prepare_threads, 0, stream>>>(AnyMatrix(problem.x), to, rows.pitch);
         check_launch("order_tokens");
+    } else if (widened) {
+        const AnyMatrix tokens(problem.x);
+        launch_prepare<ptx::MmaFp16>(scale_at_end(problem.x.quantized) ? tokens.without_scales() : tokens, to, rows.pitch, stream);
     } else if (problem.x.is_quantized) {
         const int64_t count = problem.m() * problem.k();
         copy_bytes<<<prepare_blocks(count), prepare_threads, 0, stream>>>(problem.x.quantized.codes, problem.k(), to, rows.pitch,
@@ -292,7 +323,8 @@ std::string hopper_reason_against(HopperFamily family, const MatmulProblem& prob
     if (problem.k() == 0) return "K = 0";
     if (problem.k() > INT32_MAX / 2 || problem.n() > INT32_MAX / 2 || problem.m() > INT32_MAX / 2) return "for sizes of 30 bits";
     const bool nibbles = is_integer_family(family) && element_of(problem.x) == Element::int4;  // widened on their way
-    if (element_of(problem.x) != kind.element && !nibbles) return core::join("x is ", core::element_name(element_of(problem.x)));
+    if (element_of(problem.x) != kind.element && !nibbles && !become_fp16(family, problem.x))
+        return core::join("x is ", core::element_name(element_of(problem.x)));
     const bool exact = family == HopperFamily::int8 || family == HopperFamily::int8_uint8;
     if (problem.raw_integers() && !exact) return "y is int32, the raw product of integers";
     if (std::string reason = reason_against_weight(kind, problem); !reason.empty()) return reason;
@@ -340,7 +372,8 @@ int64_t hopper_workspace(HopperFamily family, const MatmulProblem& problem) {
     // Behind the tokens: scales or sums of the weight's rows.
     if (kind.weight == HopperWeight::integer_tiles || family == HopperFamily::int8_uint8)
         return core::ceil_div(tokens, 256) * 256 + problem.n() * 4;
-    return as_it_is(problem.x, kind.bytes) ? 0 : tokens;
+    const bool widened = problem.x.is_quantized && kind.bytes == 2;
+    return !widened && as_it_is(problem.x, kind.bytes) ? 0 : tokens;
 }
 
 void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice choice) {
@@ -349,7 +382,7 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     const HopperTile& tile = kernel.tile;
     HopperArgs args{};
     args.epilogue = epilogue_of(problem);
-    if (problem.x.is_quantized && !problem.raw_integers() && family != HopperFamily::fp8_blocks)
+    if (problem.x.is_quantized && !problem.raw_integers() && scale_at_end(problem.x.quantized))
         args.epilogue.token_scale[0] = constant_scale(problem.x.quantized);
     if (kind.weight == HopperWeight::tiles) {
         describe_tiles(problem.weight.quantized, tile, args);
@@ -409,10 +442,11 @@ HopperKernels any_kernels(HopperFamily family) {
 }  // namespace
 
 void add_hopper(core::Registry& registry) {
+    // Products of 8-bit codes before those that make numbers of them.
     for (const HopperFamily family :
-         {HopperFamily::int8, HopperFamily::int8_uint8, HopperFamily::fp8, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16,
-          HopperFamily::widened_bf16, HopperFamily::widened_fp16, HopperFamily::fp8_blocks, HopperFamily::tiles_int8,
-          HopperFamily::tiles_int8_groups, HopperFamily::bf16, HopperFamily::fp16}) {
+         {HopperFamily::int8, HopperFamily::int8_uint8, HopperFamily::tiles_int8, HopperFamily::tiles_int8_groups, HopperFamily::fp8,
+          HopperFamily::fp8_blocks, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16, HopperFamily::widened_bf16,
+          HopperFamily::widened_fp16, HopperFamily::bf16, HopperFamily::fp16}) {
         const FamilyTraits kind = traits(family);
         // All lists of a kind of weight have the same tiles.
         const HopperKernels kernels = any_kernels(family);
@@ -437,7 +471,8 @@ void add_hopper(core::Registry& registry) {
             const double unit = kind.element == Element::bf16 ? 0x1p-8 : 0x1p-11;
             kernel.operand_rounding = [=](const MatmulProblem& p) {
                 if (kind.weight != HopperWeight::tiles) return 0.0;
-                return (p.weight.quantized.format.element == Element::nf4 ? 3 : 2) * unit;
+                const bool token = p.x.is_quantized && p.x.quantized.format.is_ggml();  // a code times its scale, rounded
+                return ((p.weight.quantized.format.element == Element::nf4 ? 3 : 2) + int(token)) * unit;
             };
             // value = scale * code + minimum: scale, minimum and value are rounded, an error of at most
             //     unit * (|scale * code| + |minimum| + |value|) <= 2 unit * |value| + 2 unit * |minimum|.

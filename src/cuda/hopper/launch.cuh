@@ -156,6 +156,17 @@ struct FewTilesKernels {
     }
 };
 
+// Compiled for three: where decoding takes long, the tiles with few rows or few tokens gain little.
+template <class Source>
+struct SomeTilesKernels {
+    using Tiles = TilesKernels<Source>;
+    static HopperKernels all() {
+        static const HopperKernel kernels[] = {
+            {}, hopper_kernel<typename Tiles::Square>(), hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>()};
+        return kernels;
+    }
+};
+
 // Rows of 8 bits that are widened.
 template <class Source>
 struct WidenedKernels {
@@ -217,17 +228,18 @@ HopperKernels tiles_kernels(Element element, int groups, Element scale) {
     case Element::q4_0:
         if (groups == 2 && halves) return TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 2, TileScales::halves>>::all();
         if (groups == 1 && halves) return TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 1, TileScales::halves>>::all();
-        if (groups == 1 && scale == Element::fp32) return TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 1, TileScales::fp32>>::all();
+        if (groups == 1 && scale == Element::fp32)
+            return FewTilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 1, TileScales::fp32>>::all();
         return {};
     case Element::nf4:
         if (groups != 1 || !halves) return {};
-        return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::nf4>, 1, TileScales::halves>>::all();
+        return SomeTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::nf4>, 1, TileScales::halves>>::all();
     case Element::iq4_nl: return FewTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::iq4_nl>, 2, TileScales::halves>>::all();
     case Element::fp4_e2m1:
         if (groups == 2 && scale == Element::e8m0)
-            return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 2, TileScales::e8m0>>::all();
+            return SomeTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 2, TileScales::e8m0>>::all();
         if (groups == 4 && scale == Element::fp8_e4m3)
-            return TilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 4, TileScales::e4m3>>::all();
+            return SomeTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 4, TileScales::e4m3>>::all();
         return {};
     default: return {};
     }

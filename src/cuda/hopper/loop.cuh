@@ -152,41 +152,66 @@ private:
         });
     }
 
-    // Parts of one k block at a time; while a warpgroup adds its parts up, the other one multiplies.
+    // Parts of one k block at a time: while the tensor core makes those of the next, the ones before are added up.
     __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, Piece piece, int first_block, Sums& sums) {
-        typename Weight::Fragment fragment;
+        using Parts = Part[blocks_per_group][tile.tokens / 2];
+        struct Block {  // what a k block needs until its parts are added
+            typename Weight::Fragment fragment;
+            float scales[blocks_per_group][2];
+            At place;
+        };
+        Block even, odd;
         typename Weight::Raw raw;
-        Part parts[blocks_per_group][tile.tokens / 2];
+        Parts even_parts, odd_parts;
 #pragma unroll
         for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)] = 0;
         const auto fetch = [&](int k) {
             shared.ring.wait_full(at);
-            Weight::fetch(raw, shared.weight[at.stage][0], first_block, piece.row + first_block * 64, k, args);
+            Weight::fetch(raw, shared.weight[at.stage][0], first_block, piece.row + first_block * 64, piece.k_first + k, args);
         };
-        fetch(piece.k_first);
-        for (int k = 0;;) {
-            Weight::decode(fragment, raw, args);
-            float scales[blocks_per_group][2];
+        const auto decode = [&](Block& block) {
+            Weight::decode(block.fragment, raw, args);
 #pragma unroll
-            for (int i = 0; i < 2 * blocks_per_group; ++i) scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
-            const uint64_t tokens = ptx::wgmma_tile(shared.tokens[at.stage][0]);
-            const At now = at;
+            for (int i = 0; i < 2 * blocks_per_group; ++i) block.scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
+            block.place = at;
+            at.advance();
+        };
+        const auto add = [&](Block& block, Parts& parts) {
+            Weight::keep(block.fragment);
+#pragma unroll
+            for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) ptx::own(parts[i / (tile.tokens / 2)][i % (tile.tokens / 2)]);
+            add_parts<blocks_per_group, tile.tokens, token_groups>(sums, parts, block.scales,
+                                                                   shared.token_scales[token_groups ? block.place.stage : 0]);
+            __syncwarp();
+            shared.ring.template release<tile.cluster>(block.place);
+        };
+        const auto multiply = [&](int k, Block& block, Parts& parts) {
+            fetch(k);
+            decode(block);
+            const uint64_t tokens = ptx::wgmma_tile(shared.tokens[block.place.stage][0]);
             ptx::wgmma_fence();
 #pragma unroll
             for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
-                Weight::template multiply<tile.tokens>(parts, fragment, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
+                Weight::template multiply<tile.tokens>(parts, block.fragment, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
             ptx::wgmma_commit();
-            at.advance();
-            const bool more = ++k < piece.k_count;
-            if (more) fetch(piece.k_first + k);
-            ptx::wgmma_wait<0>();
-            Weight::keep(fragment);
-#pragma unroll
-            for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) ptx::own(parts[i / (tile.tokens / 2)][i % (tile.tokens / 2)]);
-            add_parts<blocks_per_group, tile.tokens, token_groups>(sums, parts, scales, shared.token_scales[token_groups ? now.stage : 0]);
-            __syncwarp();
-            shared.ring.template release<tile.cluster>(now);
-            if (!more) break;
+        };
+        multiply(0, even, even_parts);
+        for (int k = 1;;) {
+            if (k == piece.k_count) {
+                ptx::wgmma_wait<0>();
+                return add(even, even_parts);
+            }
+            multiply(k, odd, odd_parts);
+            ptx::wgmma_wait<1>();
+            add(even, even_parts);
+            if (++k == piece.k_count) {
+                ptx::wgmma_wait<0>();
+                return add(odd, odd_parts);
+            }
+            multiply(k, even, even_parts);
+            ptx::wgmma_wait<1>();
+            add(odd, odd_parts);
+            ++k;
         }
     }
 

@@ -84,7 +84,8 @@ struct WidenedRows : NotPromoted {
         }
         __device__ static uint32_t copied_bytes(const HopperArgs&) { return stage_bytes; }
         struct Raw {
-            uint32_t words[Blocks][ptx::wgmma_steps_per_row][2];  // rows g and g + 8: columns 2t, 2t + 1, 2t + 8, 2t + 9 of a step
+            // Rows g and g + 8: columns 2t, 2t + 1, 2t + 8, 2t + 9 of a step; int8 as 2t, 2t + 8, 2t + 1, 2t + 9.
+            uint32_t words[Blocks][ptx::wgmma_steps_per_row][2];
         };
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs&) {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
@@ -94,15 +95,20 @@ struct WidenedRows : NotPromoted {
                 const int block = i / (2 * ptx::wgmma_steps_per_row), step = i / 2 % ptx::wgmma_steps_per_row, half = i % 2;
                 // The copy engine's swizzle of rows of 64 bytes.
                 const uint32_t place = base + uint32_t((block * 64 + half * 8) * row_bytes + (step ^ g / 2 % 4) * 16);
-                raw.words[block][step][half] = ptx::load_2(place) | ptx::load_2(place + 8) << 16;
+                raw.words[block][step][half] =
+                    __byte_perm(ptx::load_2(place), ptx::load_2(place + 8), E == Element::int8 ? 0x5140 : 0x5410);
             }
         }
         __device__ static void decode(typename Tile::Fragment& fragment, const Raw& raw, const HopperArgs&) {
 #pragma unroll
             for (int i = 0; i < Blocks * ptx::wgmma_steps_per_row * 2; ++i) {
                 const int block = i / (2 * ptx::wgmma_steps_per_row), step = i / 2 % ptx::wgmma_steps_per_row, half = i % 2;
+                const uint32_t word = raw.words[block][step][half];
                 uint32_t pairs[2];
-                widen_bytes<Mma, E>(raw.words[block][step][half], pairs);
+                if constexpr (E == Element::int8)
+                    pairs[0] = widen_alternate_bytes<Mma>(word, 0), pairs[1] = widen_alternate_bytes<Mma>(word, 1);
+                else
+                    widen_bytes<Mma, E>(word, pairs);
                 fragment.a[block][step][half] = pairs[0], fragment.a[block][step][2 + half] = pairs[1];
             }
         }
