@@ -54,6 +54,13 @@ run_ctest() {
     "${fixed_addresses[@]}" ctest --preset "$preset" -j "$jobs" --no-tests=error --output-junit "$PWD/build/$preset/test-results/ctest.xml" "$@"
 }
 
+finish_pytest() {
+    local status=0
+    wait "$python_tests" || status=$?
+    cat "$record/pytest.log"
+    return $status
+}
+
 run_pytest() { "$(cat build/python)" -m pytest tests/python -q -ra --junitxml="$record/pytest.xml"; }
 
 # The sanitizers of older compilers do not start under the address randomisation of newer kernels.
@@ -84,8 +91,11 @@ report_library() {
 }
 report_library || true
 stage "release" build/release/test-results run_ctest release -LE '^threads$' || true
-stage "python" "$record/pytest.xml" run_pytest || true
+# Python's tests keep one core busy, the builds of the sanitizers the rest.
+run_pytest >"$record/pytest.log" 2>&1 &
+python_tests=$!
 sanitized asan address,undefined unit lowbit_tests
 sanitized tsan thread threads lowbit_thread_tests
+stage "python" "$record/pytest.xml" finish_pytest || true
 
 "$(cat build/python)" scripts/summary.py "$record/stages.tsv"

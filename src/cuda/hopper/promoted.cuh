@@ -42,16 +42,26 @@ struct Fp8Blocks {
             Fragment fragment;
             float scales[Blocks][2];
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int row, int k_block, const HopperArgs& args) {
-            Plain::fetch(raw.fragment, stage, first_block, row, k_block, args);
-            const GroupScales& scales = args.group_scales;
-            const int which = smaller(k_block, args.last_group), thread = threadIdx.x % 128;
+        // Where the scales of a thread's rows begin.
+        struct Rows {
+            const float* first[Blocks][2];
+            __device__ Rows(const HopperArgs& args, int row) {
+                const int thread = threadIdx.x % 128;
 #pragma unroll
-            for (int i = 0; i < 2 * Blocks; ++i) {
-                const int64_t r = row + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
-                const auto* place = reinterpret_cast<const float*>(scales.data + scales.offset(smaller(r, args.rows - 1), which));
-                raw.scales[i / 2][i % 2] = *place;
+                for (int i = 0; i < 2 * Blocks; ++i) {
+                    const int64_t r = row + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
+                    const GroupScales& scales = args.group_scales;
+                    first[i / 2][i % 2] = reinterpret_cast<const float*>(scales.data + scales.offset(smaller(r, args.rows - 1), 0));
+                    ptx::hold(first[i / 2][i % 2]);
+                }
             }
+        };
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const Rows& rows, int k_block,
+                                     const HopperArgs& args) {
+            Plain::fetch(raw.fragment, stage, first_block, 0, k_block, args);
+            const int which = smaller(k_block, args.last_group);
+#pragma unroll
+            for (int i = 0; i < 2 * Blocks; ++i) raw.scales[i / 2][i % 2] = rows.first[i / 2][i % 2][which];
         }
         __device__ static void decode(Fragment& fragment, const Raw& raw, const HopperArgs&) { fragment = raw.fragment; }
     };
@@ -79,6 +89,12 @@ struct NibblesTimesInt8 {
             uint4 codes[Blocks][atoms];
             float scales[Blocks][2];
         };
+        struct Rows {
+            __device__ Rows(const HopperArgs&, int) {}
+        };
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const Rows&, int, const HopperArgs& args) {
+            fetch(raw, stage, first_block, 0, 0, args);
+        }
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs& args) {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
             const uint32_t base = ptx::shared_address(stage);
