@@ -165,7 +165,7 @@ private:
         Parts even_parts, odd_parts;
 #pragma unroll
         for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)] = 0;
-        const typename Weight::Rows rows(args, piece.row + first_block * 64);
+        const typename Weight::RowScales rows(args, piece.row + first_block * 64);
         const auto fetch = [&](int k) {
             shared.ring.wait_full(at);
             Weight::fetch(raw, shared.weight[at.stage][0], first_block, rows, piece.k_first + k, args);

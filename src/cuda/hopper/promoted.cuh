@@ -43,9 +43,9 @@ struct Fp8Blocks {
             float scales[Blocks][2];
         };
         // Where the scales of a thread's rows begin.
-        struct Rows {
+        struct RowScales {
             const float* first[Blocks][2];
-            __device__ Rows(const HopperArgs& args, int row) {
+            __device__ RowScales(const HopperArgs& args, int row) {
                 const int thread = threadIdx.x % 128;
 #pragma unroll
                 for (int i = 0; i < 2 * Blocks; ++i) {
@@ -56,7 +56,7 @@ struct Fp8Blocks {
                 }
             }
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const Rows& rows, int k_block,
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const RowScales& rows, int k_block,
                                      const HopperArgs& args) {
             Plain::fetch(raw.fragment, stage, first_block, 0, k_block, args);
             const int which = smaller(k_block, args.last_group);
@@ -89,10 +89,10 @@ struct NibblesTimesInt8 {
             uint4 codes[Blocks][atoms];
             float scales[Blocks][2];
         };
-        struct Rows {
-            __device__ Rows(const HopperArgs&, int) {}
+        struct RowScales {
+            __device__ RowScales(const HopperArgs&, int) {}
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const Rows&, int, const HopperArgs& args) {
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const RowScales&, int, const HopperArgs& args) {
             fetch(raw, stage, first_block, 0, 0, args);
         }
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs& args) {
