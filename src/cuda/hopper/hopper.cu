@@ -13,7 +13,8 @@ using core::MatmulProblem;
 using core::Operand;
 using core::QuantizedView;
 
-constexpr int64_t copy_alignment = 16;        // of every row the copy engine reads or writes
+constexpr int64_t copy_alignment = 16;  // of every row the copy engine reads or writes
+constexpr int64_t most_few_tokens = 16;
 constexpr int64_t most_exact_depth = 131071;  // of products of int8 in int32
 
 // What the weight is: rows of the tokens' own type, tiles for tokens of 16 bits or of 8, or rows of 8 bits for tokens of 16.
@@ -183,17 +184,19 @@ __global__ void order_tokens(AnyMatrix tokens, uint8_t* to, int64_t pitch) {
     for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < tokens.rows * runs;
          index += int64_t(gridDim.x) * blockDim.x) {
         const int64_t row = quotient(index, runs), run = index - row * runs;
-        alignas(16) int8_t codes[16];
         const core::QuantizedView& view = tokens.quantized;
         const uint8_t* place = view.codes + row * tokens.columns + run * 16;  // of int8
-        if (view.format.element == Element::int8 && run * 16 + 16 <= tokens.columns && reinterpret_cast<uintptr_t>(place) % 16 == 0)
-            *reinterpret_cast<uint4*>(codes) = *reinterpret_cast<const uint4*>(place);
-        else
+        uint4 words;
+        if (view.format.element == Element::int8 && run * 16 + 16 <= tokens.columns && reinterpret_cast<uintptr_t>(place) % 16 == 0) {
+            words = *reinterpret_cast<const uint4*>(place);
+        } else {
+            alignas(16) int8_t codes[16];
             load_codes(tokens, row, run * 16, codes);
-        const auto* words = reinterpret_cast<const uint32_t*>(codes);
+            words = *reinterpret_cast<const uint4*>(codes);
+        }
         *reinterpret_cast<uint4*>(to + row * pitch + run * 16) =
-            make_uint4(__byte_perm(words[0], words[2], 0x5140), __byte_perm(words[0], words[2], 0x7362),
-                       __byte_perm(words[1], words[3], 0x5140), __byte_perm(words[1], words[3], 0x7362));
+            make_uint4(__byte_perm(words.x, words.z, 0x5140), __byte_perm(words.x, words.z, 0x7362), __byte_perm(words.y, words.w, 0x5140),
+                       __byte_perm(words.y, words.w, 0x7362));
     }
 }
 
@@ -460,7 +463,9 @@ void add_hopper(core::Registry& registry) {
                 if (!reason.empty() || hopper_kernels_for(family, p)[i].exists()) return reason;
                 return core::join("no such tile for ", p.weight.format().print());
             };
-            kernel.defers = [=](const MatmulProblem& p) {
+            kernel.defers = [=](const MatmulProblem& p) -> std::string {
+                // Plain numbers that decode/ leaves alone, since their rows are many: copies of 16 bytes per thread were faster.
+                if (kind.weight == HopperWeight::rows && kind.bytes == 2 && p.m() <= most_few_tokens) return "few tokens";
                 return hopper_choice(family, p).kernel == int(i) ? std::string() : std::string("another tile costs less");
             };
             kernel.run = [=](const MatmulProblem& p) {
