@@ -60,14 +60,6 @@ int64_t tokens_workspace(const MatmulProblem& problem, int unit_values) {
     return tokens_as_they_are(problem.x, unit_values) ? 0 : problem.m() * token_pitch(problem, unit_values);
 }
 
-// Codes of 8 bits from row to row, with zeros beyond their end.
-__global__ void pad_bytes(const uint8_t* from, int64_t columns, uint8_t* to, int64_t pitch, int64_t count) {
-    for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < count; index += int64_t(gridDim.x) * blockDim.x) {
-        const int64_t row = quotient(index, pitch), column = index - row * pitch;
-        to[index] = column < columns ? from[row * columns + column] : uint8_t(0);
-    }
-}
-
 // As they are, or whole units of aligned rows, zeros beyond K, in the workspace.
 void prepare_tokens(const MatmulProblem& problem, int unit_values, DecodeArgs& args) {
     const Operand& x = problem.x;
@@ -81,17 +73,11 @@ void prepare_tokens(const MatmulProblem& problem, int unit_values, DecodeArgs& a
     const cudaStream_t stream = stream_of(*problem.context);
     args.tokens = rows;
     args.token_stride = pitch;
-    if (x.is_quantized) {
-        const int64_t count = problem.m() * pitch;
-        pad_bytes<<<prepare_blocks(count), prepare_threads, 0, stream>>>(x.quantized.codes, problem.k(), rows, pitch, count);
-        return check_launch("pad_bytes");
-    }
+    if (x.is_quantized) return launch_pad_bytes(x.quantized.codes, problem.m(), problem.k(), rows, pitch, stream);
     check(cudaMemsetAsync(rows, 0, size_t(problem.m() * pitch), stream), "cudaMemsetAsync");
     const AnyMatrix tokens(x);
-    const unsigned blocks = prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16));
-    x.tensor.element == Element::bf16 ? prepare_rows<ptx::MmaBf16><<<blocks, prepare_threads, 0, stream>>>(tokens, rows, pitch)
-                                      : prepare_rows<ptx::MmaFp16><<<blocks, prepare_threads, 0, stream>>>(tokens, rows, pitch);
-    check_launch("prepare_rows");
+    x.tensor.element == Element::bf16 ? launch_prepare<ptx::MmaBf16>(tokens, rows, pitch, stream)
+                                      : launch_prepare<ptx::MmaFp16>(tokens, rows, pitch, stream);
 }
 
 DecodeArgs common_args(const MatmulProblem& problem) {

@@ -218,13 +218,6 @@ Plan make_plan(Arithmetic arithmetic, WeightSource source, const MatmulProblem& 
     return plan;
 }
 
-template <class Mma>
-void launch_prepare(const AnyMatrix& tokens, uint8_t* rows, int64_t pitch, cudaStream_t stream) {
-    prepare_rows<Mma>
-        <<<prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16)), prepare_threads, 0, stream>>>(tokens, rows, pitch);
-    check_launch("prepare_rows");
-}
-
 int32_t* launch_sums(const AnyMatrix& matrix, std::byte* place, cudaStream_t stream) {
     auto* sums = reinterpret_cast<int32_t*>(place);
     sum_codes<<<prepare_blocks(matrix.rows * 32), prepare_threads, 0, stream>>>(matrix, sums);

@@ -20,6 +20,14 @@ __global__ void prepare_rows(AnyMatrix matrix, uint8_t* rows, int64_t pitch) {
     }
 }
 
+// Codes of 8 bits from row to row, with zeros beyond their end; `count` bytes in all.
+static __global__ void pad_bytes(const uint8_t* from, int64_t columns, uint8_t* to, int64_t pitch, int64_t count) {
+    for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < count; index += int64_t(gridDim.x) * blockDim.x) {
+        const int64_t row = quotient(index, pitch), column = index - row * pitch;
+        to[index] = column < columns ? from[row * columns + column] : uint8_t(0);
+    }
+}
+
 // A warp per row.
 static __global__ void sum_codes(AnyMatrix matrix, int32_t* sums) {
     const int lane = threadIdx.x % 32;
@@ -55,5 +63,17 @@ __global__ void sum_parts(AmpereArgs args) {
 }
 
 inline unsigned prepare_blocks(int64_t items) { return unsigned(std::clamp<int64_t>(core::ceil_div(items, prepare_threads), 1, 65535)); }
+
+template <class Mma>
+void launch_prepare(const AnyMatrix& tokens, uint8_t* rows, int64_t pitch, cudaStream_t stream) {
+    prepare_rows<Mma>
+        <<<prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16)), prepare_threads, 0, stream>>>(tokens, rows, pitch);
+    check_launch("prepare_rows");
+}
+
+inline void launch_pad_bytes(const uint8_t* from, int64_t rows, int64_t columns, uint8_t* to, int64_t pitch, cudaStream_t stream) {
+    pad_bytes<<<prepare_blocks(rows * pitch), prepare_threads, 0, stream>>>(from, columns, to, pitch, rows * pitch);
+    check_launch("pad_bytes");
+}
 
 }  // namespace lowbit::cuda

@@ -271,20 +271,6 @@ void describe_block_scales(const MatmulProblem& problem, HopperArgs& args) {
     args.token_scale_stride = groups;
 }
 
-template <class Mma>
-void launch_prepare(const AnyMatrix& tokens, uint8_t* rows, int64_t pitch, cudaStream_t stream) {
-    prepare_rows<Mma>
-        <<<prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16)), prepare_threads, 0, stream>>>(tokens, rows, pitch);
-    check_launch("prepare_rows");
-}
-
-__global__ void copy_bytes(const uint8_t* from, int64_t columns, uint8_t* to, int64_t pitch, int64_t rows) {
-    for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < rows * columns; index += int64_t(gridDim.x) * blockDim.x) {
-        const int64_t row = quotient(index, columns);
-        to[row * pitch + index - row * columns] = from[index];
-    }
-}
-
 // Tokens the copy engine can read: as they are, or brought into aligned rows in the workspace.
 PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& problem) {
     const bool widened = problem.x.is_quantized && kind.bytes == 2;
@@ -301,10 +287,7 @@ PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& proble
         const AnyMatrix tokens(problem.x);
         launch_prepare<ptx::MmaFp16>(scale_at_end(problem.x.quantized) ? tokens.without_scales() : tokens, to, rows.pitch, stream);
     } else if (problem.x.is_quantized) {
-        const int64_t count = problem.m() * problem.k();
-        copy_bytes<<<prepare_blocks(count), prepare_threads, 0, stream>>>(problem.x.quantized.codes, problem.k(), to, rows.pitch,
-                                                                          problem.m());
-        check_launch("copy_bytes");
+        launch_pad_bytes(problem.x.quantized.codes, problem.m(), problem.k(), to, rows.pitch, stream);
     } else if (kind.element == Element::bf16) {
         launch_prepare<ptx::MmaBf16>(AnyMatrix(problem.x), to, rows.pitch, stream);
     } else {
