@@ -343,7 +343,9 @@ HopperKernels hopper_kernels_for(HopperFamily family, const MatmulProblem& probl
     return bf16 ? hopper_tiles_bf16(weight.format.element, groups, scale) : hopper_tiles_fp16(weight.format.element, groups, scale);
 }
 
+// A kernel is chosen before its device is made current, and the choice asks the device how many clusters it holds.
 HopperChoice hopper_choice(HopperFamily family, const MatmulProblem& problem) {
+    const DeviceScope scope(problem.context->device_index);
     return choose_hopper(hopper_kernels_for(family, problem), problem.n(), problem.m(), k_blocks_of(traits(family), problem));
 }
 

@@ -11,7 +11,7 @@ namespace lowbit::cuda {
 
 struct HopperKernel {
     HopperTile tile;
-    int shared_bytes = 0, most_splits = 1, store_tokens = 0;  // tokens of a box of the output
+    int most_splits = 1, store_tokens = 0;  // tokens of a box of the output
     // What a k block takes, in clocks of a multiprocessor (measured on an H200) and in bytes of the weight.
     double clocks = 0;
     int weight_bytes = 0;

@@ -63,7 +63,6 @@ HopperKernel hopper_kernel() {
     using Gemm = HopperGemm<C>;
     HopperKernel kernel;
     kernel.tile = C::tile;
-    kernel.shared_bytes = HopperLaunch<C>::shared_bytes;
     kernel.most_splits = Gemm::most_splits;
     kernel.store_tokens = C::tile.tokens < 64 ? C::tile.tokens : 64;
     kernel.clocks = C::clocks;
@@ -134,11 +133,7 @@ struct TilesKernels {
         static constexpr HopperTile tile{.rows = 256, .tokens = 32, .stages = stages_of<Source, 256>(32, 2), .depth = 2};
         static constexpr double clocks = 630 * Source::decode_cost;
     };
-    struct Wide {
-        using Source = Source_;
-        static constexpr HopperTile tile{.rows = 128, .tokens = 256, .stages = stages_of<Source, 128>(256, 1), .cluster = 2};
-        static constexpr double clocks = 1010;
-    };
+    using Wide = typename RowsKernels<Source_>::Large;
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<Large>(), hopper_kernel<Square>(), hopper_kernel<Few>(),
                                                hopper_kernel<Fewer>(), hopper_kernel<Wide>()};
@@ -181,20 +176,14 @@ struct WidenedKernels {
 // int4 x int8 with a scale per row.
 template <class Source_>
 struct IntegerKernels {
-    struct Square {
-        using Source = Source_;
-        static constexpr HopperTile tile{
-            .rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2, .alternate = true};
-        static constexpr double clocks = 540;
-    };
     struct Few {
         using Source = Source_;
         static constexpr HopperTile tile{.rows = 256, .tokens = 64, .stages = stages_of<Source, 256>(64, 1)};
         static constexpr double clocks = 600;
     };
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<typename TilesKernels<Source_>::Wide>(), hopper_kernel<Square>(),
-                                               hopper_kernel<Few>()};
+        static const HopperKernel kernels[] = {hopper_kernel<typename RowsKernels<Source_>::Large>(),
+                                               hopper_kernel<typename RowsKernels<Source_>::Square>(), hopper_kernel<Few>()};
         return kernels;
     }
 };

@@ -61,12 +61,6 @@ __device__ inline void show_to_copy_engine() {
 #endif
 }
 
-__device__ inline void prefetch_map(const CUtensorMap& map) {
-#if LOWBIT_HOPPER
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-#endif
-}
-
 // True in one lane of a converged warp.
 __device__ inline bool elect_one() {
     uint32_t elected = 0;
