@@ -15,8 +15,8 @@ COPY_BYTES = (134_217_728, 268_435_456, 1_073_741_824)
 
 # Dense operations per µs. Sustained rates are lower, since the chip is limited by power: the floor stays a floor.
 STATED = {
-    "H200": {"bf16": 989.4e6, "fp8": 1978.9e6, "int8": 1978.9e6},
-    "A100": {"bf16": 311.9e6, "fp8": 311.9e6, "int8": 623.7e6},
+    "H200": {"bf16": 989.4e6, "fp8": 1978.9e6, "int8": 1978.9e6, "int1": 15831e6},
+    "A100": {"bf16": 311.9e6, "fp8": 311.9e6, "int8": 623.7e6, "int1": 4992e6},
 }
 
 THREADS, UNROLL = 512, 4
@@ -148,5 +148,5 @@ def measure(device: torch.device, timer, plan: timing.Plan, quick: bool) -> tupl
     operations = next((stated for chip, stated in STATED.items() if chip in name), None)
     if operations is None:
         measured = _measured_operations(device, timer, plan)
-        operations = {"bf16": measured, "fp8": 2 * measured, "int8": 2 * measured}
+        operations = {"bf16": measured, "fp8": 2 * measured, "int8": 2 * measured, "int1": 16 * measured}
     return Ceilings(rates["read"], rates["copy"], operations), rows

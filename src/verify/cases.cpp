@@ -161,6 +161,11 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
     }
     for (const Shape& size : many)
         cases.push_back({Format::parse("int8:row"), Format::parse("int8:row"), size.m, size.n, size.k, EpilogueKind::raw, true});
+    // Bits: rows of whole 16 bytes, which the copy engine takes, and one that ends inside of a byte.
+    const Format bits = Format::parse("int1:row");
+    for (const Shape& size : {Shape{65, 264, 1280}, Shape{260, 393, 2048}, Shape{33, 1040, 9344}, Shape{17, 72, 18430}})
+        for (const EpilogueKind kind : {EpilogueKind::raw, EpilogueKind::scales_bf16, EpilogueKind::scales_fp16})
+            cases.push_back({bits, bits, size.m, size.n, size.k, kind, true});
 }
 
 // The gate, for every kernel: halves that end inside of tiles and groups, and whole ones that few tokens have fused.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torch_cases import FLOATS, FORMATS, GGML, assert_product, lowbit, normal, on_devices, same_bits, torch
+from torch_cases import FLOATS, FORMATS, GGML, assert_product, lowbit, needs_cuda, normal, on_devices, same_bits, torch
 
 functional = torch.nn.functional
 # tokens before the last dimension, outputs, inputs
@@ -217,3 +217,28 @@ def test_what_is_refused(device):
             bad()
     with pytest.raises(TypeError):
         lowbit.matmul([1.0], w)
+
+
+@needs_cuda
+@pytest.mark.parametrize("product", ["bf16", "int8", "int4"])
+def test_more_results_than_32_bits_count(product):
+    """70,000 x 70,000: offsets beyond 2^32, in elements and in bytes."""
+    size, k, step = 70000, 128, 2000
+    if torch.cuda.mem_get_info()[0] < 40 << 30:
+        pytest.skip("needs 40 GiB of GPU memory")
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    x, w = (torch.randint(-8, 8, (size, k), device="cuda", generator=generator, dtype=torch.int8) for _ in range(2))
+    if product == "int8":
+        y = lowbit.int8_matmul(x, w.t())
+    elif product == "bf16":
+        y = lowbit.matmul(x.bfloat16(), w.bfloat16())
+    else:
+        packed = lowbit.quantize(w.float(), "int4:g128")
+        w = packed.dequantize(torch.float32)
+        y = lowbit.matmul(x.bfloat16(), packed.pack())
+    for first in range(0, size, step):
+        expected = x[first : first + step].float() @ w.float().t()
+        if product == "int4":
+            torch.testing.assert_close(y[first : first + step].float(), expected, rtol=2.0**-6, atol=6.0)
+        else:
+            assert torch.equal(y[first : first + step], expected.to(y.dtype)), f"rows from {first} on"

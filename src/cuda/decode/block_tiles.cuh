@@ -89,6 +89,7 @@ struct BlockTiles {
     static constexpr core::TileBlock block = core::tile_block(E);
     static constexpr int unit_values = 128, atom_bytes = core::tile_atom_bytes(block.bits), unit_bytes = atoms_per_unit * atom_bytes;
     static constexpr bool byte_tokens = false, zero_points = false, minimums = block.minimums;
+    static constexpr int table_bytes = 0;
 
     struct Codes {
         AtomCodes<block.bits> atoms[atoms_per_unit];

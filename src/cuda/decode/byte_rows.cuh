@@ -22,6 +22,7 @@ struct ByteRows {
     using Terms = NoTerms;
     static constexpr int unit_bytes = 2048, half_bytes = 64;
     static constexpr bool natural_order = false, token_terms = false, zero_points = false, minimums = false;
+    static constexpr int table_bytes = 0;
 
     struct Place {
         const uint8_t* rows[2];  // g and g + 8

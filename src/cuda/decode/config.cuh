@@ -50,10 +50,15 @@ struct DecodeArgs {
     }
 };
 
-// How the scales along K are kept: what changes the inner loop is a matter of the kernel. In the order of tiles, `halves` (fp16 or bf16) or
-// `others` (fp32 or bytes), they come through the ring, as do the terms of GGML `blocks`; in `rows` of any type, straight into registers, a
-// round ahead.
-enum class DecodeScales { none, halves, others, blocks, rows };
+// How the scales along K are kept: what changes the inner loop is a matter of the kernel. In the order of tiles, `halves` (fp16 or bf16),
+// fp32 or bytes, they come through the ring, as do the terms of GGML `blocks`; in `rows` of any type, straight into registers, a round
+// ahead.
+enum class DecodeScales { none, halves, fp32, e8m0, e4m3, blocks, rows };
+
+// Of a scale in the order of tiles.
+__host__ __device__ constexpr int tile_scale_bytes_of(DecodeScales scales) {
+    return scales == DecodeScales::halves ? 2 : scales == DecodeScales::fp32 ? 4 : 1;
+}
 
 // Sources that need nothing of a group.
 struct NoDecodeGroup {
@@ -75,10 +80,10 @@ struct DecodeConfig {
     static constexpr int steps_per_unit = atoms_per_unit * Source::steps_per_atom;
     static constexpr int steps_per_segment = steps_per_unit / (Segments > 0 ? Segments : 1);
     static constexpr int slots = warp_ring_bytes / (RowTiles * Source::unit_bytes);
-    // A slot: the codes of the tiles, then their scales (up to 4 bytes each) or terms, then their zero points.
+    // A slot: the codes of the tiles, then their scales or terms, then their zero points.
     static constexpr int scale_room = Scales == DecodeScales::blocks ? Source::Terms::bytes
                                       : Scales == DecodeScales::rows ? 0
-                                                                     : Segments * rows_per_tile * (Scales == DecodeScales::halves ? 2 : 4);
+                                                                     : Segments * rows_per_tile * tile_scale_bytes_of(Scales);
     static constexpr int scales_at = RowTiles * Source::unit_bytes;
     static constexpr int zeros_at = scales_at + RowTiles * scale_room, zero_room = Segments * rows_per_tile;
     static constexpr int slot_bytes = zeros_at + (zero_points ? RowTiles * zero_room : 0);

@@ -151,6 +151,7 @@ void run_tiles(const MatmulProblem& problem, Element tokens) {
     DecodeArgs args = common_args(problem);
     if (core::has_nibble_tiles(weight.format)) {
         use_group_scales(weight, args);
+        if (weight.tensor_scale) args.epilogue.row_scale[0] = {weight.tensor_scale, 0};
     } else {
         const core::TileBlock block = core::tile_block(weight.format.element);
         args.scales.group = block.group;

@@ -9,9 +9,10 @@
 
 namespace lowbit::cuda {
 
-// Of shared memory; a block's barriers take the rest.
-inline int most_dynamic_bytes(const core::Context& context) {
-    return devices().devices[size_t(context.device_index)].shared_bytes_per_block - 1024;
+// Of shared memory; a block's barriers and a source's table take the rest.
+template <class Source>
+int most_dynamic_bytes(const core::Context& context) {
+    return devices().devices[size_t(context.device_index)].shared_bytes_per_block - 1024 - Source::table_bytes;
 }
 
 template <class C>
@@ -20,7 +21,8 @@ void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weigh
     static std::atomic<uint64_t> ready{0};
     const uint64_t bit = uint64_t(1) << (context.device_index % 64);
     if (!(ready.load(std::memory_order_relaxed) & bit)) {
-        check(cudaFuncSetAttribute(decode_stream<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, most_dynamic_bytes(context)),
+        check(cudaFuncSetAttribute(decode_stream<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   most_dynamic_bytes<typename C::Source>(context)),
               "cudaFuncSetAttribute");
         ready.fetch_or(bit, std::memory_order_relaxed);
     }
@@ -47,7 +49,7 @@ void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, 
     args.split =
         split_decode({args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Segments, args.scales.group,
                       slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>, args.half_tiles > 0},
-                     args.token_count, device.multiprocessors, most_dynamic_bytes(context));
+                     args.token_count, device.multiprocessors, most_dynamic_bytes<Source>(context));
     const bool few = args.token_count <= 8, single = args.split.row_tiles == 1;
     if (few && single) return launch_decode<DecodeConfig<Source, 1, 1, Segments, Scales>>(args, weight, context);
     if (single) return launch_decode<DecodeConfig<Source, 2, 1, Segments, Scales>>(args, weight, context);

@@ -5,10 +5,13 @@
 
 namespace lowbit::cuda {
 
+inline bool is_half(Element scale) { return scale == Element::fp16 || scale == Element::bf16; }
+
 template <class Source>
-TilesLaunch integers_launch(int segments, bool narrow) {
+TilesLaunch integers_launch(int segments, Element scale) {
     constexpr DecodeScales halves = DecodeScales::halves;
-    if (!narrow) return segments == 1 ? launch_decode_source<Source, 1, DecodeScales::others> : nullptr;
+    if (scale == Element::fp32) return segments == 1 ? launch_decode_source<Source, 1, DecodeScales::fp32> : nullptr;
+    if (!is_half(scale)) return nullptr;
     switch (segments) {
     case 1: return launch_decode_source<Source, 1, halves>;
     case 2: return launch_decode_source<Source, 2, halves>;
@@ -17,28 +20,23 @@ TilesLaunch integers_launch(int segments, bool narrow) {
     }
 }
 
-inline bool has_narrow_scales(const core::Format& format) {
-    const Element scale = core::tile_scale_element(format);
-    return scale == Element::fp16 || scale == Element::bf16;
-}
-
 template <class Mma>
 TilesLaunch nibbles_launch(const core::Format& format, int segments) {
-    constexpr DecodeScales halves = DecodeScales::halves, others = DecodeScales::others;
-    const bool narrow = has_narrow_scales(format);
+    constexpr DecodeScales halves = DecodeScales::halves;
+    const Element scale = core::tile_scale_element(format);
     switch (format.element) {
     case Element::int4:
-    case Element::q4_0: return integers_launch<IntegerNibbles<Mma, true>>(segments, narrow);
-    case Element::uint4: return integers_launch<IntegerNibbles<Mma, false>>(segments, narrow);
+    case Element::q4_0: return integers_launch<IntegerNibbles<Mma, true>>(segments, scale);
+    case Element::uint4: return integers_launch<IntegerNibbles<Mma, false>>(segments, scale);
     case Element::fp4_e2m1: {
         using Source = LevelTiles<Mma, Element::fp4_e2m1>;
-        if (segments == 8) return launch_decode_source<Source, 8, others>;
-        return segments == 4 && !narrow ? launch_decode_source<Source, 4, others> : nullptr;
+        if (segments == 8 && scale == Element::fp8_e4m3) return launch_decode_source<Source, 8, DecodeScales::e4m3>;
+        return segments == 4 && scale == Element::e8m0 ? launch_decode_source<Source, 4, DecodeScales::e8m0> : nullptr;
     }
     case Element::nf4: {
         using Source = LevelTiles<Mma, Element::nf4>;
-        if (!narrow) return segments == 1 ? launch_decode_source<Source, 1, others> : nullptr;
-        return segments == 2 ? launch_decode_source<Source, 2, halves> : nullptr;
+        if (scale == Element::fp32) return segments == 1 ? launch_decode_source<Source, 1, DecodeScales::fp32> : nullptr;
+        return segments == 2 && is_half(scale) ? launch_decode_source<Source, 2, halves> : nullptr;
     }
     case Element::iq4_nl: return segments == 4 ? launch_decode_source<LevelTiles<Mma, Element::iq4_nl>, 4, halves> : nullptr;
     default: return nullptr;

@@ -211,7 +211,7 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
             ptx::wait_for_copies<C::slots - 1>();
             __syncwarp();
             UnitInRegisters<C> unit;
-            unit.load(slot, lane, args);
+            unit.load(slot, lane);
             stream.take_scales(unit);
             __syncwarp();
             stream.fetch(slot, lane);
@@ -256,6 +256,7 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
     if (multiplies)
 #pragma unroll
         for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
+    if constexpr (C::Source::table_bytes > 0) C::Source::fill_table();
     __syncthreads();
     DecodeSums<C> sums;
     if (multiplies) {

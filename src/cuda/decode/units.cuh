@@ -1,6 +1,7 @@
 // The weight's way: codes and scales through the ring of a warp, unit after unit.
 #pragma once
 #include "cuda/decode/config.cuh"
+#include "cuda/formats/bytes.cuh"
 
 namespace lowbit::cuda {
 
@@ -10,11 +11,11 @@ struct UnitInRegisters {
     static constexpr int segments = C::Segments > 0 ? C::Segments : 1;
     typename C::Source::Codes codes[C::RowTiles];
     uint32_t scales[C::RowTiles][segments];  // of rows g and g + 8, as they lie in memory
-    uint32_t second_scales[C::RowTiles][C::Scales == DecodeScales::halves ? 1 : segments];
+    uint32_t second_scales[C::RowTiles][C::Scales == DecodeScales::fp32 || C::Scales == DecodeScales::rows ? segments : 1];
     uint32_t zeros[C::RowTiles][segments];
     typename C::Source::Terms terms[C::RowTiles];
 
-    __device__ void load(uint32_t slot, int lane, const DecodeArgs& args) {
+    __device__ void load(uint32_t slot, int lane) {
 #pragma unroll
         for (int r = 0; r < C::RowTiles; ++r) {
             codes[r].load(slot + r * C::Source::unit_bytes, lane);
@@ -25,7 +26,7 @@ struct UnitInRegisters {
                 if constexpr (C::Scales == DecodeScales::rows || C::Scales == DecodeScales::blocks) {
                 } else if constexpr (C::Scales == DecodeScales::halves) {
                     scales[r][s] = ptx::load_4(at + s * 32 + g * 4);
-                } else if (args.scales.bytes == 4) {
+                } else if constexpr (C::Scales == DecodeScales::fp32) {
                     const uint2 pair = ptx::load_8(at + s * 64 + g * 8);
                     scales[r][s] = pair.x, second_scales[r][s] = pair.y;
                 } else {
@@ -43,9 +44,15 @@ struct UnitInRegisters {
             return args.scales.element == Element::fp16 ? half_to_float(uint16_t(bits)) : bfloat_to_float(uint16_t(bits));
         } else if constexpr (C::Scales == DecodeScales::rows) {
             return args.scales.value(half ? second_scales[r][s] : scales[r][s]);
+        } else if constexpr (C::Scales == DecodeScales::fp32) {
+            return __uint_as_float(half ? second_scales[r][s] : scales[r][s]);
+        } else if constexpr (C::Scales == DecodeScales::e8m0) {
+            // 2^-127 is a subnormal, and 255 is NaN.
+            const uint32_t bits = scales[r][s] >> (8 * half) & 0xffu, number = bits << 23;
+            return __uint_as_float(bits == 255 ? 0x7fffffffu : number > 0x00400000u ? number : 0x00400000u);
         } else {
-            if (args.scales.bytes == 4) return __uint_as_float(half ? second_scales[r][s] : scales[r][s]);
-            return args.scales.byte_value_in_line(scales[r][s] >> (8 * half) & 0xffu);
+            const uint32_t pair = fp8_pair_to_half<Element::fp8_e4m3>(scales[r][s]);
+            return half_to_float(uint16_t(half ? pair >> 16 : pair));
         }
     }
     __device__ typename C::Source::Group group(int r, int s) const { return typename C::Source::Group(C::zero_points ? zeros[r][s] : 0); }
@@ -77,7 +84,7 @@ public:
             const int lane = threadIdx.x % 32, r = lane / 16, chunk = lane % 16;
             const int64_t tile = args.tile(first_tile + r);
             const GroupScales& scales = args.scales;
-            const int bytes = C::Scales == DecodeScales::halves ? 2 : scales.bytes;  // chunks of a group, too
+            constexpr int bytes = tile_scale_bytes_of(C::Scales);  // chunks of a group, too
             const int segment = bytes == 2 ? chunk / 2 : bytes == 4 ? chunk / 4 : chunk;
             scale_segment_ = r < C::RowTiles && segment < C::Segments ? segment : none;
             scales_ = scales.data + tile * scales.row_step + (chunk - segment * bytes) * 16;

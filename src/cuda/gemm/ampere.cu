@@ -14,11 +14,18 @@ using core::QuantizedView;
 
 constexpr int64_t most_exact_depth = 131071;  // of int8 products in int32
 
-int value_bits(Arithmetic arithmetic) { return arithmetic == Arithmetic::int8 ? 8 : arithmetic == Arithmetic::int1 ? 1 : 16; }
+// Whether operands of all kinds are made numbers of 16 bits. All else takes codes as they are.
+bool has_16_bits(Arithmetic arithmetic) { return arithmetic == Arithmetic::bf16 || arithmetic == Arithmetic::fp16; }
+int value_bits(Arithmetic arithmetic) { return has_16_bits(arithmetic) ? 16 : arithmetic == Arithmetic::int1 ? 1 : 8; }
 int step_values(Arithmetic arithmetic) { return 256 / value_bits(arithmetic); }
-bool is_floating(Arithmetic arithmetic) { return arithmetic == Arithmetic::bf16 || arithmetic == Arithmetic::fp16; }
 Element element_of(Arithmetic arithmetic) {
-    return arithmetic == Arithmetic::bf16 ? Element::bf16 : arithmetic == Arithmetic::fp16 ? Element::fp16 : Element::int8;
+    switch (arithmetic) {
+    case Arithmetic::bf16: return Element::bf16;
+    case Arithmetic::fp16: return Element::fp16;
+    case Arithmetic::fp8: return Element::fp8_e4m3;
+    case Arithmetic::int8: return Element::int8;
+    default: return Element::int1;
+    }
 }
 
 bool is_aligned(const void* data, int64_t stride_bytes, int64_t rows) {
@@ -32,14 +39,13 @@ std::optional<AlignedRows> aligned_rows(Arithmetic arithmetic, const Operand& op
     rows.bytes = core::ceil_div(operand.columns() * value_bits(arithmetic), 8);
     if (!operand.is_quantized) {
         const core::Tensor& t = operand.tensor;
-        if (!is_floating(arithmetic) || t.element != element_of(arithmetic) || !t.rows_are_contiguous()) return std::nullopt;
+        if (!has_16_bits(arithmetic) || t.element != element_of(arithmetic) || !t.rows_are_contiguous()) return std::nullopt;
         rows.data = static_cast<const uint8_t*>(t.data);
         rows.stride = t.row_stride * 2;
     } else {
         const QuantizedView& view = operand.quantized;
-        const bool own = (arithmetic == Arithmetic::int8 && view.format.element == Element::int8) ||
-                         (arithmetic == Arithmetic::int1 && view.format.element == Element::int1);
-        if (!own || view.layout != core::PackedLayout::rows) return std::nullopt;
+        if (has_16_bits(arithmetic) || view.format.element != element_of(arithmetic) || view.layout != core::PackedLayout::rows)
+            return std::nullopt;
         rows.data = view.codes;
         rows.stride = view.row_bytes();
     }
@@ -76,7 +82,7 @@ Scaling scaling_of(Arithmetic arithmetic, const Operand& operand, bool raw) {
     if (!operand.is_quantized || raw) return Scaling::none;
     const QuantizedView& view = operand.quantized;
     if (is_nibble_tiles(operand)) return Scaling::by_group;
-    if (!is_floating(arithmetic)) {
+    if (!has_16_bits(arithmetic)) {
         if (view.format.is_ggml()) return Scaling::by_group;
         return scale_at_end(view) ? Scaling::at_end : Scaling::by_group;
     }
@@ -87,14 +93,24 @@ Scaling scaling_of(Arithmetic arithmetic, const Operand& operand, bool raw) {
 
 std::string reason_against_tokens(Arithmetic arithmetic, const MatmulProblem& problem) {
     const Operand& x = problem.x;
-    if (is_floating(arithmetic) && problem.raw_integers()) return "y is int32, the raw product of integers";
-    if (!is_floating(arithmetic)) return is_integer_operand(x, false) ? "" : "x has no integer codes";
+    if (has_16_bits(arithmetic) && problem.raw_integers()) return "y is int32, the raw product of integers";
+    if (arithmetic == Arithmetic::int8) return is_integer_operand(x, false) ? "" : "x has no integer codes";
+    if (arithmetic == Arithmetic::fp8)
+        return x.is_quantized && x.quantized.format.element == Element::fp8_e4m3 && x.quantized.layout == core::PackedLayout::rows
+                   ? ""
+                   : "x is not fp8_e4m3";
     if (!x.is_quantized) return x.tensor.element == element_of(arithmetic) ? "" : core::join("x is ", core::element_name(x.tensor.element));
     if (arithmetic == Arithmetic::bf16) return "x is quantized: its codes go through fp16";
     if (!has_codes(x.quantized.format) || x.quantized.format.element == Element::nf4) return "the codes of x are not exact in fp16";
     if (!problem.weight.is_quantized || !has_codes(problem.weight.quantized.format)) return "weight has no codes that fp16 holds";
     if (scaling_of(arithmetic, x, false) == Scaling::inside) return "groups of x end inside of a step of 16";
     return "";
+}
+
+std::string reason_against_groups(Scaling x, Scaling weight, const MatmulProblem& problem) {
+    if (x != Scaling::by_group || weight != Scaling::by_group) return "";
+    const int a = GroupScales(problem.x.quantized).group, b = GroupScales(problem.weight.quantized).group;
+    return std::max(a, b) % std::min(a, b) == 0 ? "" : core::join("groups of ", a, " and ", b, " do not nest");
 }
 
 std::string reason_against_integers(const MatmulProblem& problem) {
@@ -110,11 +126,15 @@ std::string reason_against_integers(const MatmulProblem& problem) {
         if (grouped && !constant && !whole_steps(format, side->columns(), step_values(Arithmetic::int8)))
             return "groups end inside of a step of 32";
     }
-    if (x == Scaling::by_group && weight == Scaling::by_group) {
-        const int a = GroupScales(problem.x.quantized).group, b = GroupScales(problem.weight.quantized).group;
-        if (std::max(a, b) % std::min(a, b) != 0) return core::join("groups of ", a, " and ", b, " do not nest");
-    }
-    return "";
+    return reason_against_groups(x, weight, problem);
+}
+
+std::string reason_against_fp8(const MatmulProblem& problem) {
+    if (!has_fp8_product(problem.context->device_index)) return "fp8 needs compute capability 8.9";
+    const Scaling x = scaling_of(Arithmetic::fp8, problem.x, false), weight = scaling_of(Arithmetic::fp8, problem.weight, false);
+    for (const Operand* side : {&problem.x, &problem.weight})
+        if (!whole_steps(side->quantized.format, side->columns(), step_values(Arithmetic::fp8))) return "groups end inside of a step of 32";
+    return reason_against_groups(x, weight, problem);
 }
 
 std::string reason_against_int1(const MatmulProblem& problem) {
@@ -154,6 +174,7 @@ AmpereRunner find_runner(Arithmetic arithmetic, WeightSource source, const Matmu
     switch (arithmetic) {
     case Arithmetic::bf16: return bf16_runner(decoded, groups);
     case Arithmetic::fp16: return fp16_runner(decoded, groups);
+    case Arithmetic::fp8: return fp8_runner(groups);
     case Arithmetic::int8: return int8_runner(decoded, groups);
     default: return int1_runner();
     }
@@ -188,7 +209,7 @@ void plan_zero_points(const MatmulProblem& problem, Plan& plan) {
 Plan make_plan(Arithmetic arithmetic, WeightSource source, const MatmulProblem& problem) {
     Plan plan;
     plan.args.epilogue = epilogue_of(problem);
-    plan.args.epilogue.counts_differences = arithmetic == Arithmetic::int1;
+    if (arithmetic == Arithmetic::int1) plan.args.epilogue.counts = Counts::differences;
     plan.args.rows = problem.n();
     plan.args.k_blocks = core::ceil_div(problem.k(), step_values(arithmetic) * steps_per_block);
     plan.weight.matrix = AnyMatrix(problem.weight);
@@ -235,6 +256,7 @@ void prepare(Arithmetic arithmetic, const MatmulProblem& problem, Plan& plan, cu
         switch (arithmetic) {
         case Arithmetic::bf16: launch_prepare<ptx::MmaBf16>(tokens, rows, plan.token_pitch, stream); break;
         case Arithmetic::fp16: launch_prepare<ptx::MmaFp16>(tokens, rows, plan.token_pitch, stream); break;
+        case Arithmetic::fp8: launch_pad_bytes(problem.x.quantized.codes, problem.m(), problem.k(), rows, plan.token_pitch, stream); break;
         default: launch_prepare<ptx::MmaInt8>(tokens, rows, plan.token_pitch, stream); break;
         }
     }
@@ -246,7 +268,8 @@ void prepare(Arithmetic arithmetic, const MatmulProblem& problem, Plan& plan, cu
 void add_parts(Arithmetic arithmetic, const Plan& plan, cudaStream_t stream) {
     if (plan.args.splits == 1) return;
     const unsigned blocks = prepare_blocks(plan.args.tokens.rows * core::ceil_div(plan.args.rows, 8));
-    const bool integers = !is_floating(arithmetic) && !plan.args.row_groups.group && !plan.args.token_groups.group;
+    const bool integers =
+        (arithmetic == Arithmetic::int8 || arithmetic == Arithmetic::int1) && !plan.args.row_groups.group && !plan.args.token_groups.group;
     integers ? sum_parts<int32_t><<<blocks, prepare_threads, 0, stream>>>(plan.args)
              : sum_parts<float><<<blocks, prepare_threads, 0, stream>>>(plan.args);
     check_launch("sum_parts");
@@ -273,12 +296,13 @@ std::string ampere_reason_against(Arithmetic arithmetic, WeightSource source, co
         const bool by_group =
             arithmetic == Arithmetic::int8 && (scaling_of(arithmetic, problem.weight, problem.raw_integers()) == Scaling::by_group ||
                                                scaling_of(arithmetic, problem.x, problem.raw_integers()) == Scaling::by_group);
-        return by_group ? "scales change along K" : "";
+        if (by_group) return "scales change along K";
+        return arithmetic == Arithmetic::fp8 ? reason_against_fp8(problem) : "";
     }
     case WeightSource::decoded: break;
     }
     const Operand& weight = problem.weight;
-    if (is_floating(arithmetic) && !weight.is_quantized && weight.tensor.element != element_of(arithmetic))
+    if (has_16_bits(arithmetic) && !weight.is_quantized && weight.tensor.element != element_of(arithmetic))
         return core::join("weight is ", core::element_name(weight.tensor.element), ", which ", core::element_name(element_of(arithmetic)),
                           " does not hold");
     return "";
@@ -299,7 +323,7 @@ void run_ampere(Arithmetic arithmetic, WeightSource source, const MatmulProblem&
 
 // Roundings of the weight on its way into the tensor core, each of at most half a unit.
 double ampere_operand_rounding(Arithmetic arithmetic, WeightSource source, const MatmulProblem& problem) {
-    if (!is_floating(arithmetic) || !problem.weight.is_quantized) return 0;
+    if (!has_16_bits(arithmetic) || !problem.weight.is_quantized) return 0;
     const bool rounds =
         problem.weight.quantized.format.element == Element::nf4 || scaling_of(arithmetic, problem.weight, false) == Scaling::inside;
     const bool folds = source == WeightSource::tiles && make_plan(arithmetic, source, problem).tile.kind == TileKind::folded;
@@ -315,7 +339,7 @@ void add_ampere(core::Registry& registry) {
     };
     for (const Entry& entry :
          {Entry{"ampere_int1", Arithmetic::int1, WeightSource::rows}, Entry{"ampere_int8", Arithmetic::int8, WeightSource::rows},
-          Entry{"ampere_decoded_int8", Arithmetic::int8, WeightSource::decoded},
+          Entry{"ampere_decoded_int8", Arithmetic::int8, WeightSource::decoded}, Entry{"ampere_fp8", Arithmetic::fp8, WeightSource::rows},
           Entry{"ampere_tiles_bf16", Arithmetic::bf16, WeightSource::tiles},
           Entry{"ampere_tiles_fp16", Arithmetic::fp16, WeightSource::tiles}, Entry{"ampere_bf16", Arithmetic::bf16, WeightSource::rows},
           Entry{"ampere_fp16", Arithmetic::fp16, WeightSource::rows}, Entry{"ampere_decoded_bf16", Arithmetic::bf16, WeightSource::decoded},
@@ -323,13 +347,15 @@ void add_ampere(core::Registry& registry) {
         const auto [name, arithmetic, source] = entry;
         core::Kernel<MatmulProblem> kernel;
         kernel.name = name;
-        kernel.needs = arithmetic == Arithmetic::bf16 ? "compute capability 8.0" : "compute capability 7.5";
+        kernel.needs = arithmetic == Arithmetic::fp8    ? "compute capability 8.9"
+                       : arithmetic == Arithmetic::bf16 ? "compute capability 8.0"
+                                                        : "compute capability 7.5";
         kernel.supports = [arithmetic, source](const MatmulProblem& p) { return ampere_reason_against(arithmetic, source, p); };
         kernel.run = [arithmetic, source](const MatmulProblem& p) { run_ampere(arithmetic, source, p); };
         kernel.workspace = [arithmetic, source](const MatmulProblem& p) { return ampere_workspace(arithmetic, source, p); };
         kernel.operand_rounding = [arithmetic, source](const MatmulProblem& p) { return ampere_operand_rounding(arithmetic, source, p); };
-        // A tensor core aligns its addends and cuts them off instead of rounding.
-        kernel.addition_unit = 0x1p-23;
+        // A tensor core aligns its addends and cuts them off instead of rounding; of products of fp8 it keeps 13 bits of the largest.
+        kernel.addition_unit = arithmetic == Arithmetic::fp8 ? 0x1p-13 : 0x1p-23;
         registry.matmul.add(std::move(kernel));
     }
 }

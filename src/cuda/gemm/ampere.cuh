@@ -440,9 +440,18 @@ private:
     RowTerms terms_;
 };
 
+// Whether the chip that code is being made for has the product at all.
+template <class Mma>
+__device__ constexpr bool has_product() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+    return !std::is_same_v<Mma, ptx::MmaFp8>;
+#else
+    return true;
+#endif
+}
+
 template <class C>
-__global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultiprocessor)
-    ampere(const __grid_constant__ AmpereArgs args, const __grid_constant__ typename C::Source::Args weight) {
+__device__ void multiply_tile(const AmpereArgs& args, const typename C::Source::Args& weight) {
     using Shape = typename C::Shape;
     extern __shared__ __align__(128) uint8_t shared[];
     const WorkItem<C> work(args);
@@ -500,6 +509,12 @@ __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultipro
         __syncthreads();
         store.store(results, work.first_token + column * Shape::tokens_per_warp);
     }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultiprocessor)
+    ampere(const __grid_constant__ AmpereArgs args, const __grid_constant__ typename C::Source::Args weight) {
+    if constexpr (has_product<typename C::Mma>()) multiply_tile<C>(args, weight);
 }
 
 }  // namespace lowbit::cuda

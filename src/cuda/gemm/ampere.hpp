@@ -6,7 +6,7 @@
 
 namespace lowbit::cuda {
 
-enum class Arithmetic { bf16, fp16, int8, int1 };
+enum class Arithmetic { bf16, fp16, fp8, int8, int1 };
 enum class WeightSource { rows, decoded, tiles };
 
 // Why a kernel of this arithmetic and source does not take a problem; "" when it does.

@@ -24,6 +24,10 @@ struct ZeroPoints {
     __device__ int at(int64_t index) const { return data ? int(data[index * stride]) - offset : 0; }
 };
 
+// What an integer accumulator holds: a sum of products, or of K pairs of bits how many differ, or how many are 1 both (with the sums of
+// bits in token_sums and row_sums).
+enum class Counts { products, differences, common };
+
 struct EpilogueArgs {
     core::Tensor y;
     float scale = 1.0f, output_scale = 1.0f;
@@ -34,8 +38,8 @@ struct EpilogueArgs {
     ZeroPoints token_zero, row_zero;
     const int32_t* token_sums = nullptr;
     const int32_t* row_sums = nullptr;
-    int32_t depth = 0;                // K
-    bool counts_differences = false;  // bits: the accumulator holds how many of K differ
+    int32_t depth = 0;  // K
+    Counts counts = Counts::products;
 };
 
 // A call of its own: five functions inlined for every value of a thread would make up most of a kernel.
@@ -49,9 +53,12 @@ static __device__ __noinline__ float activate(Activation activation, float x) {
     }
 }
 
+__device__ inline bool is_corrected(const EpilogueArgs& e) { return e.counts != Counts::products || e.token_zero.data || e.row_zero.data; }
+
 // The integer product of the codes less their zero points.
 __device__ inline int32_t without_zero_points(const EpilogueArgs& e, int64_t token, int64_t row, int32_t product) {
-    if (e.counts_differences) return e.depth - 2 * product;
+    if (e.counts == Counts::differences) return e.depth - 2 * product;
+    if (e.counts == Counts::common) return e.depth + 4 * product - 2 * (e.row_sums[row] + e.token_sums[token]);
     const int token_zero = e.token_zero.at(token), row_zero = e.row_zero.at(row);
     if (e.row_sums) product -= token_zero * e.row_sums[row];
     if (e.token_sums) product -= row_zero * e.token_sums[token];
@@ -155,7 +162,7 @@ __device__ inline float scale_and_bias(const EpilogueArgs& e, const RowTerm& ter
 template <class Accumulator>
 __device__ inline uint32_t finish_one(const EpilogueArgs& e, const RowTerm& term, int64_t token, int64_t row, Accumulator product) {
     if constexpr (std::is_same_v<Accumulator, int32_t>) {
-        if (e.counts_differences || e.token_zero.data || e.row_zero.data) product = without_zero_points(e, token, row, product);
+        if (is_corrected(e)) product = without_zero_points(e, token, row, product);
         if (e.y.element == Element::int32) return uint32_t(product);
     }
     float value = scale_and_bias(e, term, token, product);
@@ -169,7 +176,7 @@ __device__ inline void finish_eight(const EpilogueArgs& e, const RowTerms& terms
                                     const Accumulator (&products)[8], uint32_t (&bits)[8]) {
     float values[8];
     if constexpr (std::is_same_v<Accumulator, int32_t>) {
-        const bool corrected = e.counts_differences || e.token_zero.data || e.row_zero.data;
+        const bool corrected = is_corrected(e);
         int32_t whole[8];
 #pragma unroll
         for (int i = 0; i < 8; ++i)

@@ -126,6 +126,8 @@ AmpereRunner bf16_runner(bool decoded, Groups groups);
 AmpereRunner fp16_runner(bool decoded, Groups groups);
 AmpereRunner int8_runner(bool decoded, Groups groups);
 AmpereRunner int1_runner();
+AmpereRunner fp8_runner(Groups groups);
+bool has_fp8_product(int device);  // whether the code that runs on the device has it
 AmpereRunner tiles_bf16_runner(Element element);
 AmpereRunner tiles_fp16_runner(Element element);
 }  // namespace lowbit::cuda

@@ -12,6 +12,10 @@ constexpr double tile_overhead = 2500;                                 // first 
 constexpr double exchange_overhead = 2000, overhead_per_split = 1000;  // of splits: two meetings of a cluster, and sums on their way
 constexpr int fewest_stages_per_split = 4, most_splits = 6;
 
+int64_t cluster_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens) {
+    return core::ceil_div(rows, kernel.tile.rows * kernel.tile.cluster) * core::ceil_div(tokens, kernel.tile.tokens);
+}
+
 // Bytes of memory that so many blocks together read in a clock.
 double memory_rate(double blocks) { return 2590.0 * blocks / (blocks + 12.0); }
 
@@ -21,7 +25,7 @@ constexpr double cache_rate = 5800;
 double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_blocks, int splits) {
     const HopperTile& tile = kernel.tile;
     const int cluster = std::max(tile.cluster, splits);
-    const int64_t tiles = core::ceil_div(rows, tile.rows * tile.cluster) * tile.cluster * core::ceil_div(tokens, tile.tokens);
+    const int64_t tiles = cluster_tiles(kernel, rows, tokens) * tile.cluster;
     const int64_t slots = int64_t(std::max(kernel.resident_clusters(cluster), 1)) * cluster, blocks = tiles * splits;
     const auto active = double(std::min(slots, blocks)), waves = double(core::ceil_div(blocks, slots));
     // Every weight is read from memory once, and from the cache by the tiles of other tokens.
@@ -30,6 +34,10 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
         kernel.weight_bytes * active / memory_rate(active) / double(core::ceil_div(tokens, tile.tokens)) * (tile.cluster > 1 ? 1.3 : 1.0);
     const double cached = (kernel.weight_bytes + tile.tokens * 128.0 / tile.cluster) * active / cache_rate;
     const double loop = double(core::ceil_div(k_blocks, splits)) * std::max({kernel.clocks, read, cached});
+    if (const int halved = halved_tiles(kernel, rows, tokens, k_blocks)) {
+        const auto whole = double((tiles / tile.cluster - halved) * tile.cluster / slots);
+        return whole * (loop + tile_overhead) + loop / 2 + tile_overhead + exchange_overhead + 2 * overhead_per_split;
+    }
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;
     return waves * (loop + overhead) + (splits > 1 ? exchange_overhead + overhead_per_split * splits : 0);
@@ -40,6 +48,13 @@ bool fits_at_once(const HopperKernel& kernel, int64_t rows, int64_t tokens, int 
 }
 
 }  // namespace
+
+int halved_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_blocks) {
+    if (!kernel.can_halve || k_blocks / kernel.tile.depth < 2 * fewest_stages_per_split) return 0;
+    const int clusters = std::max(kernel.resident_clusters(kernel.tile.cluster), 1);
+    const auto rest = int(cluster_tiles(kernel, rows, tokens) % clusters);
+    return 2 * rest <= clusters ? rest : 0;
+}
 
 HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, int64_t k_blocks) {
     HopperChoice best;

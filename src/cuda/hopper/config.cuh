@@ -41,6 +41,7 @@ struct HopperArgs {
     HopperSchedule schedule;
     int k_stages = 0;
     int splits = 1;    // blocks of a cluster that share out K
+    int halved = 0;    // of the last tiles of clusters: each goes to two clusters, whose blocks halve K
     int64_t rows = 0;  // of the weight
     int64_t token_count = 0;
     bool store_boxes = false;  // results of 16 bits that the copy engine can store, and nothing but scales and a bias on the way

@@ -36,6 +36,7 @@ FamilyTraits traits(HopperFamily family) {
     case HopperFamily::fp16: return {"hopper_fp16", Element::fp16, 2, fp16, HopperWeight::rows};
     case HopperFamily::int8: return {"hopper_int8", Element::int8, 1, bytes, HopperWeight::rows};
     case HopperFamily::int8_uint8: return {"hopper_int8_uint8", Element::uint8, 1, bytes, HopperWeight::rows};
+    case HopperFamily::int1: return {"hopper_int1", Element::int1, 1, bytes, HopperWeight::rows};
     case HopperFamily::fp8: return {"hopper_fp8", Element::fp8_e4m3, 1, bytes, HopperWeight::rows};
     case HopperFamily::tiles_bf16: return {"hopper_tiles_bf16", Element::bf16, 2, bf16, HopperWeight::tiles};
     case HopperFamily::tiles_fp16: return {"hopper_tiles_fp16", Element::fp16, 2, fp16, HopperWeight::tiles};
@@ -135,8 +136,13 @@ std::string reason_against_scales(HopperFamily family, const MatmulProblem& prob
     return tiles || has_plain_scale(problem.weight, raw) ? "" : "scales of the weight change along K";
 }
 
+// Of a token. Values of the copy engine's type: numbers, or bytes of codes.
+int64_t row_values(const FamilyTraits& family, const MatmulProblem& problem) {
+    return family.element == Element::int1 ? core::ceil_div(problem.k(), 8) : problem.k();
+}
+
 int64_t token_pitch(const FamilyTraits& family, const MatmulProblem& problem) {
-    return core::ceil_div(problem.k(), 16) * 16 * family.bytes;
+    return core::ceil_div(row_values(family, problem), 16) * 16 * family.bytes;
 }
 
 // Boxes are stored from results of 16 bits with nothing but scales and a bias on their way.
@@ -242,6 +248,37 @@ void describe_zero_points(HopperFamily family, const MatmulProblem& problem, Hop
     args.epilogue.row_sums = sums;
 }
 
+// How many bits of each row are set: of the weight's rows, then of the tokens. A warp per row; rows of whole bytes.
+__global__ void count_bits(const uint8_t* weight, int64_t weight_rows, const uint8_t* tokens, int64_t token_rows, int64_t bytes,
+                           int32_t* counts) {
+    const int lane = threadIdx.x % 32;
+    const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
+    for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < weight_rows + token_rows; row += warps) {
+        const uint8_t* from = row < weight_rows ? weight + row * bytes : tokens + (row - weight_rows) * bytes;
+        int count = 0;
+        const bool aligned = reinterpret_cast<uintptr_t>(from) % 16 == 0;
+        const int64_t wide = aligned ? bytes / 16 : 0;
+        for (int64_t run = lane; run < wide; run += 32) {
+            const uint4 four = reinterpret_cast<const uint4*>(from)[run];
+            count += __popc(four.x) + __popc(four.y) + __popc(four.z) + __popc(four.w);
+        }
+        for (int64_t byte = wide * 16 + lane; byte < bytes; byte += 32) count += __popc(from[byte]);
+        count = __reduce_add_sync(0xffffffffu, count);
+        if (lane == 0) counts[row] = count;
+    }
+}
+
+// Products of signs from how many bits are set in both.
+void describe_bits(HopperFamily family, const MatmulProblem& problem, HopperArgs& args) {
+    auto* counts = static_cast<int32_t*>(behind_tokens(family, problem));
+    const int64_t rows = problem.n() + problem.m();
+    count_bits<<<prepare_blocks(rows * 32), prepare_threads, 0, stream_of(*problem.context)>>>(
+        problem.weight.quantized.codes, problem.n(), problem.x.quantized.codes, problem.m(), row_values(traits(family), problem), counts);
+    check_launch("count_bits");
+    args.epilogue.counts = Counts::common;
+    args.epilogue.row_sums = counts, args.epilogue.token_sums = counts + problem.n();
+}
+
 // int4 for products with int8: k blocks of two atoms, codes times 16.
 void describe_integer_tiles(HopperFamily family, const MatmulProblem& problem, const HopperTile& tile, HopperArgs& args) {
     const QuantizedView& weight = problem.weight.quantized;
@@ -287,7 +324,7 @@ PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& proble
         const AnyMatrix tokens(problem.x);
         launch_prepare<ptx::MmaFp16>(scale_at_end(problem.x.quantized) ? tokens.without_scales() : tokens, to, rows.pitch, stream);
     } else if (problem.x.is_quantized) {
-        launch_pad_bytes(problem.x.quantized.codes, problem.m(), problem.k(), to, rows.pitch, stream);
+        launch_pad_bytes(problem.x.quantized.codes, problem.m(), row_values(kind, problem), to, rows.pitch, stream);
     } else if (kind.element == Element::bf16) {
         launch_prepare<ptx::MmaBf16>(AnyMatrix(problem.x), to, rows.pitch, stream);
     } else {
@@ -296,7 +333,9 @@ PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& proble
     return rows;
 }
 
-int64_t k_blocks_of(const FamilyTraits& kind, const MatmulProblem& problem) { return core::ceil_div(problem.k() * kind.bytes, 128); }
+int64_t k_blocks_of(const FamilyTraits& kind, const MatmulProblem& problem) {
+    return core::ceil_div(row_values(kind, problem) * kind.bytes, 128);
+}
 
 }  // namespace
 
@@ -311,11 +350,11 @@ std::string hopper_reason_against(HopperFamily family, const MatmulProblem& prob
     const bool nibbles = is_integer_family(family) && element_of(problem.x) == Element::int4;  // widened on their way
     if (element_of(problem.x) != kind.element && !nibbles && !become_fp16(family, problem.x))
         return core::join("x is ", core::element_name(element_of(problem.x)));
-    const bool exact = family == HopperFamily::int8 || family == HopperFamily::int8_uint8;
+    const bool exact = family == HopperFamily::int8 || family == HopperFamily::int8_uint8 || family == HopperFamily::int1;
     if (problem.raw_integers() && !exact) return "y is int32, the raw product of integers";
     if (std::string reason = reason_against_weight(kind, problem); !reason.empty()) return reason;
     if (std::string reason = reason_against_scales(family, problem); !reason.empty()) return reason;
-    if ((exact || family == HopperFamily::tiles_int8) && problem.k() > most_exact_depth)
+    if ((exact || family == HopperFamily::tiles_int8) && family != HopperFamily::int1 && problem.k() > most_exact_depth)
         return core::join("K = ", problem.k(), " is beyond ", most_exact_depth);
     return hopper_kernels_for(family, problem).empty() ? core::join("no kernel for ", problem.weight.format().print()) : "";
 }
@@ -326,6 +365,7 @@ HopperKernels hopper_kernels_for(HopperFamily family, const MatmulProblem& probl
     case HopperFamily::fp16: return hopper_fp16();
     case HopperFamily::int8: return hopper_int8();
     case HopperFamily::int8_uint8: return hopper_int8_uint8();
+    case HopperFamily::int1: return hopper_int1();
     case HopperFamily::fp8: return hopper_fp8();
     case HopperFamily::widened_bf16: return hopper_widened_bf16(problem.weight.quantized.format.element);
     case HopperFamily::widened_fp16: return hopper_widened_fp16(problem.weight.quantized.format.element);
@@ -358,6 +398,7 @@ int64_t hopper_workspace(HopperFamily family, const MatmulProblem& problem) {
     const FamilyTraits kind = traits(family);
     const int64_t tokens = core::checked_multiply(problem.m(), token_pitch(kind, problem), "workspace");
     // Behind the tokens: scales or sums of the weight's rows.
+    if (family == HopperFamily::int1) return core::ceil_div(tokens, 256) * 256 + (problem.n() + problem.m()) * 4;
     if (kind.weight == HopperWeight::integer_tiles || family == HopperFamily::int8_uint8)
         return core::ceil_div(tokens, 256) * 256 + problem.n() * 4;
     const bool widened = problem.x.is_quantized && kind.bytes == 2;
@@ -378,9 +419,10 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
         describe_integer_tiles(family, problem, tile, args);
     } else {
         const PlainMatrix weight = *as_it_is(problem.weight, kind.bytes);
-        args.weight = kind.weight == HopperWeight::widened
-                          ? matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows, 64)
-                          : matrix_map(kind.map_type, kind.bytes, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows);
+        args.weight =
+            kind.weight == HopperWeight::widened
+                ? matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows, 64)
+                : matrix_map(kind.map_type, kind.bytes, weight.data, row_values(kind, problem), problem.n(), weight.pitch, tile.rows);
         if (family == HopperFamily::fp8_blocks)
             describe_block_scales(problem, args);
         else if (problem.weight.is_quantized && !problem.raw_integers())
@@ -388,11 +430,12 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     }
     if (family == HopperFamily::int8_uint8) describe_zero_points(family, problem, args);
     const PlainMatrix tokens = prepare_tokens(kind, problem);
+    if (family == HopperFamily::int1) describe_bits(family, problem, args);
     // Tokens in another order end with all of their last 16.
-    const int64_t columns = kind.weight == HopperWeight::integer_tiles ? tokens.pitch : problem.k();
+    const int64_t columns = kind.weight == HopperWeight::integer_tiles ? tokens.pitch : row_values(kind, problem);
     args.tokens = matrix_map(kind.map_type, kind.bytes, tokens.data, columns, problem.m(), tokens.pitch, tile.tokens / tile.cluster);
     args.rows = problem.n(), args.token_count = problem.m();
-    args.store_boxes = can_store_boxes(problem) && !args.epilogue.token_zero.data;
+    args.store_boxes = can_store_boxes(problem);
     if (args.store_boxes) {
         const bool bf16 = problem.y.element == Element::bf16;
         const int64_t pitch =
@@ -407,7 +450,8 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     schedule.token_tiles = int(core::ceil_div(problem.m(), tile.tokens));
     schedule.band = std::min(8, schedule.token_tiles);
     const int cluster = std::max(tile.cluster, choice.splits), resident = kernel.resident_clusters(cluster);
-    const int64_t clusters = choice.splits > 1 ? schedule.count() : std::min<int64_t>(schedule.count(), resident);
+    args.halved = halved_tiles(kernel, problem.n(), problem.m(), k_blocks_of(kind, problem));
+    const int64_t clusters = choice.splits > 1 ? schedule.count() : std::min<int64_t>(schedule.count() + args.halved, resident);
     kernel.launch(args, int(clusters) * cluster, cluster, *problem.context);
 }
 
@@ -432,8 +476,8 @@ HopperKernels any_kernels(HopperFamily family) {
 void add_hopper(core::Registry& registry) {
     // Products of 8-bit codes before those that make numbers of them.
     for (const HopperFamily family :
-         {HopperFamily::int8, HopperFamily::int8_uint8, HopperFamily::tiles_int8, HopperFamily::tiles_int8_groups, HopperFamily::fp8,
-          HopperFamily::fp8_blocks, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16, HopperFamily::widened_bf16,
+         {HopperFamily::int1, HopperFamily::int8, HopperFamily::int8_uint8, HopperFamily::tiles_int8, HopperFamily::tiles_int8_groups,
+          HopperFamily::fp8, HopperFamily::fp8_blocks, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16, HopperFamily::widened_bf16,
           HopperFamily::widened_fp16, HopperFamily::bf16, HopperFamily::fp16}) {
         const FamilyTraits kind = traits(family);
         // All lists of a kind of weight have the same tiles.
@@ -441,7 +485,11 @@ void add_hopper(core::Registry& registry) {
         for (size_t i = 0; i < kernels.size(); ++i) {
             const HopperTile& tile = kernels[i].tile;
             core::Kernel<MatmulProblem> kernel;
-            kernel.name = core::join(kind.name, "_", tile.rows, "x", tile.tokens);
+            // Of two tiles of a size the one whose warpgroups alternate has the plain name.
+            const bool together = !tile.alternate && std::any_of(kernels.begin(), kernels.end(), [&](const HopperKernel& other) {
+                return other.tile.alternate && other.tile.rows == tile.rows && other.tile.tokens == tile.tokens;
+            });
+            kernel.name = core::join(kind.name, "_", tile.rows, "x", tile.tokens, together ? "_together" : "");
             kernel.needs = "compute capability 9.0";
             kernel.supports = [=](const MatmulProblem& p) {
                 const std::string reason = hopper_reason_against(family, p);

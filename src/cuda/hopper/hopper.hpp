@@ -17,7 +17,8 @@ enum class HopperFamily {
     fp8_blocks,
     tiles_int8,
     tiles_int8_groups,
-    int8_uint8
+    int8_uint8,
+    int1
 };
 
 // Empty: it can.

@@ -12,6 +12,7 @@ namespace lowbit::cuda {
 struct HopperKernel {
     HopperTile tile;
     int most_splits = 1, store_tokens = 0;  // tokens of a box of the output
+    bool can_halve = false;
     // What a k block takes, in clocks of a multiprocessor (measured on an H200) and in bytes of the weight.
     double clocks = 0;
     int weight_bytes = 0;
@@ -29,6 +30,7 @@ HopperKernels hopper_bf16();
 HopperKernels hopper_fp16();
 HopperKernels hopper_int8();
 HopperKernels hopper_int8_uint8();  // tokens without sign
+HopperKernels hopper_int1();
 HopperKernels hopper_fp8();
 // fp8 with a scale for every 128 values of both sides.
 HopperKernels hopper_fp8_blocks();
@@ -44,6 +46,9 @@ HopperKernels hopper_tiles_fp16(Element element, int groups, Element scale);
 // GGML types whose tiles are not nibbles with one scale.
 HopperKernels hopper_blocks_bf16(Element element);
 HopperKernels hopper_blocks_fp16(Element element);
+
+// How many of the last tiles of clusters are shared out by halves of K: those of a last wave that would leave half of the chip idle.
+int halved_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_blocks);
 
 struct HopperChoice {
     int kernel = 0, splits = 1;

@@ -64,7 +64,8 @@ HopperKernel hopper_kernel() {
     HopperKernel kernel;
     kernel.tile = C::tile;
     kernel.most_splits = Gemm::most_splits;
-    kernel.store_tokens = C::tile.tokens < 64 ? C::tile.tokens : 64;
+    kernel.can_halve = Gemm::can_halve;
+    kernel.store_tokens = store_pass_tokens(C::tile.tokens, correction_of<typename C::Source::Kind>);
     kernel.clocks = C::clocks;
     kernel.weight_bytes = C::Source::template Tile<C::tile.rows, 1>::stage_bytes;
     kernel.resident_clusters = HopperLaunch<C>::resident_clusters;
@@ -76,12 +77,16 @@ HopperKernel hopper_kernel() {
 template <class Source, int Rows>
 constexpr int stages_of(int tokens, int depth) {
     constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
-    const int store_bytes = 2 * (tokens < 64 ? tokens : 64) * ptx::wgmma_row_bytes + tokens * 4;
+    const int store_bytes = store_bytes_of(tokens, correction_of<typename Source::Kind>);
     const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? tokens * 4 : 0);
     const int left = limit - HopperTile::groups * ((store_bytes + kilobyte - 1) / kilobyte * kilobyte);
     const int stages = (left - (weight_bytes % kilobyte ? kilobyte : 0) - 512) / stage_bytes;
     return stages < 8 ? stages : 8;
 }
+
+// How much longer than with other types a k block takes the tensor core.
+template <class Kind>
+constexpr double pace = std::is_same_v<Kind, ptx::WgmmaInt1> ? 1.15 : 1.0;
 
 // Plain rows. A tile that shares its tokens with a neighbour for many tokens, one with alternating warpgroups that wastes less of a last
 // wave, and one for few tokens.
@@ -90,21 +95,28 @@ struct RowsKernels {
     struct Large {
         using Source = Source_;
         static constexpr HopperTile tile{.rows = 128, .tokens = 256, .stages = stages_of<Source, 128>(256, 1), .cluster = 2};
-        static constexpr double clocks = 1010;
+        static constexpr double clocks = 1010 * pace<typename Source::Kind>;
     };
     struct Square {
         using Source = Source_;
         static constexpr HopperTile tile{
             .rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2, .alternate = true};
-        static constexpr double clocks = 540;
+        static constexpr double clocks = 540 * pace<typename Source::Kind>;
+    };
+    // Both warpgroups at one tile: its last wave can be halved.
+    struct Together {
+        using Source = Source_;
+        static constexpr HopperTile tile{.rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2};
+        static constexpr double clocks = 540 * pace<typename Source::Kind>;
     };
     struct Few {
         using Source = Source_;
         static constexpr HopperTile tile{.rows = 128, .tokens = 64, .stages = stages_of<Source, 128>(64, 1)};
-        static constexpr double clocks = 290;
+        static constexpr double clocks = 290 * pace<typename Source::Kind>;
     };
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<Large>(), hopper_kernel<Square>(), hopper_kernel<Few>()};
+        static const HopperKernel kernels[] = {hopper_kernel<Large>(), hopper_kernel<Square>(), hopper_kernel<Few>(),
+                                               hopper_kernel<Together>()};
         return kernels;
     }
 };

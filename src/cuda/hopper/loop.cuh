@@ -6,7 +6,9 @@
 //                                      sums -> scales, bias -> shared memory -> boxes of the output
 //
 // Blocks live as long as the grid and walk over tiles; which ones follows from their number alone, so the result does not depend on timing.
-// Few tiles: the blocks of a cluster share out K, and the first one adds up their sums in their order.
+// Few tiles: the blocks of a cluster share out K, and the first one adds up their sums in their order. A last wave that would leave half of
+// the chip idle: a tile of two blocks goes to two clusters, one row of it each, and their blocks take half of K each and half of the rows
+// to the end.
 #pragma once
 #include "cuda/hopper/promoted.cuh"
 #include "cuda/hopper/ring.cuh"
@@ -30,7 +32,7 @@ class HopperGemm {
     using Part = typename Kind::Accumulator;
     using Sum = std::conditional_t<promoted, float, Part>;
     using Sums = Sum[blocks_per_group][tile.tokens / 2];
-    using Store = HopperStore<Sum, blocks_per_group, tile.tokens>;
+    using Store = HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>>;
     using At = RingPlace<tile.stages>;
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
 
@@ -46,6 +48,7 @@ public:
     static constexpr int tile_bytes = tile.rows * tile.tokens * 4;
     // The sums of the other blocks of a cluster must find room in the ring.
     static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : 1 + int(offsetof(Shared, store)) / tile_bytes;
+    static constexpr bool can_halve = tile.cluster == 2 && !tile.alternate && int(offsetof(Shared, store)) >= tile_bytes / groups;
 
     __device__ static void run(const HopperArgs& args, Shared& shared) {
         const bool clustered = tile.cluster > 1 || args.splits > 1;
@@ -62,7 +65,7 @@ public:
             if constexpr (token_groups)
                 if (warp == groups * 4 + 1) copy_token_scales(args, shared);
             __syncwarp();
-            if (args.splits > 1) ptx::meet_cluster(), ptx::meet_cluster();
+            if (args.splits > 1 || has_half(args)) ptx::meet_cluster(), ptx::meet_cluster();
         } else {
             ptx::take_registers<HopperTile::multiply_registers>();
             multiply_all(args, shared, warp / 4);
@@ -76,18 +79,39 @@ private:
     // A tile, or a part of its K: its first row and token; K counts stages.
     struct Piece {
         int row, token, k_first, k_count;
+        bool half;
     };
+
+    // Whether this block's last piece is a half.
+    __device__ static bool has_half(const HopperArgs& args) {
+        if constexpr (can_halve)
+            return int(blockIdx.x) / tile.cluster < 2 * args.halved;
+        else
+            return false;
+    }
 
     // Walks over this block's tiles, one in `every`.
     template <class Visit>
     __device__ static void for_each_piece(const HopperArgs& args, int first, int every, Visit visit) {
         const int me = tile.cluster > 1 || args.splits > 1 ? int(ptx::block_in_cluster()) : 0;
         const int blocks = tile.cluster > 1 ? tile.cluster : args.splits, clusters = int(gridDim.x) / blocks, k = args.k_stages;
-        for (int i = int(blockIdx.x) / blocks + first * clusters; i < args.schedule.count(); i += every * clusters) {
-            const auto place = args.schedule[i];
-            const int row = tile.cluster > 1 ? place.row * tile.cluster + me : place.row;
-            const int k_first = args.splits > 1 ? k * me / args.splits : 0, k_end = args.splits > 1 ? k * (me + 1) / args.splits : k;
-            visit(Piece{row * tile.rows, place.token * tile.tokens, k_first, k_end - k_first});
+        const int whole = can_halve ? args.schedule.count() - args.halved : args.schedule.count(), cluster = int(blockIdx.x) / blocks;
+        bool half = has_half(args);
+        // One loop for both kinds of pieces: what visits them is large, and stands here once.
+        for (int i = cluster + first * clusters; i < whole || half; i += every * clusters) {
+            Piece piece;
+            if (i < whole) {
+                const auto place = args.schedule[i];
+                const int row = tile.cluster > 1 ? place.row * tile.cluster + me : place.row;
+                const int k_first = args.splits > 1 ? k * me / args.splits : 0, k_end = args.splits > 1 ? k * (me + 1) / args.splits : k;
+                piece = {row * tile.rows, place.token * tile.tokens, k_first, k_end - k_first, false};
+            } else {
+                const auto place = args.schedule[whole + cluster / 2];
+                const int row = place.row * tile.cluster + cluster % 2, k_first = me ? k / 2 : 0;
+                piece = {row * tile.rows, place.token * tile.tokens, k_first, (me ? k : k / 2) - k_first, true};
+                half = false;
+            }
+            visit(piece);
         }
     }
 
@@ -106,12 +130,15 @@ private:
                     for (int d = 0; d < tile.depth; ++d) {
                         const int block = k * tile.depth + d;
                         Weight::copy(shared.weight[at.stage][d], args, piece.row, block, full);
-                        uint8_t* to = shared.tokens[at.stage][d] + my_part * ptx::wgmma_row_bytes;
-                        if constexpr (tile.cluster > 1)
-                            ptx::copy_box_to_all(to, args.tokens, block * block_k, piece.token + my_part, full,
-                                                 uint16_t((1 << tile.cluster) - 1));
-                        else
-                            ptx::copy_box(to, args.tokens, block * block_k, piece.token, full);
+                        uint8_t* to = shared.tokens[at.stage][d];
+                        if (tile.cluster == 1 || (can_halve && piece.half)) {
+#pragma unroll
+                            for (int first = 0; first < tile.tokens; first += part)
+                                ptx::copy_box(to + first * ptx::wgmma_row_bytes, args.tokens, block * block_k, piece.token + first, full);
+                        } else {
+                            ptx::copy_box_to_all(to + my_part * ptx::wgmma_row_bytes, args.tokens, block * block_k, piece.token + my_part,
+                                                 full, uint16_t((1 << tile.cluster) - 1));
+                        }
                     }
                 }
                 __syncwarp();
@@ -165,7 +192,7 @@ private:
         Parts even_parts, odd_parts;
 #pragma unroll
         for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)] = 0;
-        const typename Weight::RowScales rows(args, piece.row + first_block * 64);
+        typename Weight::RowScales rows(args, piece.row + first_block * 64, piece.k_first);
         const auto fetch = [&](int k) {
             shared.ring.wait_full(at);
             Weight::fetch(raw, shared.weight[at.stage][0], first_block, rows, piece.k_first + k, args);
@@ -279,42 +306,60 @@ private:
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
             if constexpr (most_splits > 1)
                 if (args.splits > 1 && !add_splits(args, shared, group, sums)) return;
+            if constexpr (can_halve)
+                if (piece.half && !exchange_halves(shared, group, sums)) return;
             store.store(args, sums, row, piece.token);
         });
         store.finish();
     }
 
+    // A warpgroup's sums on their way to another block's ring: four of a thread next to those of its neighbours.
+    static constexpr int sums_per_thread = blocks_per_group * tile.tokens / 2, parts_per_group = sums_per_thread / 4 * 128;
+    __device__ static uint4* parts_of_thread(Shared& shared) { return reinterpret_cast<uint4*>(shared.tokens) + threadIdx.x % 128; }
+    __device__ static void send_sums(const Sums& sums, uint4* parts, uint32_t block) {
+        const uint32_t to = ptx::address_in_block(parts, block);
+#pragma unroll
+        for (int i = 0; i < sums_per_thread; i += 4) {
+            uint32_t four[4];
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+                four[e] = reinterpret_cast<const uint32_t&>(sums[(i + e) / (tile.tokens / 2)][(i + e) % (tile.tokens / 2)]);
+            ptx::store_in_block(to + uint32_t(i / 4 * 128 * 16), make_uint4(four[0], four[1], four[2], four[3]));
+        }
+    }
+    __device__ static void add_sums(Sums& sums, const uint4* parts) {
+#pragma unroll
+        for (int i = 0; i < sums_per_thread; i += 4) {
+            const uint4 bits = parts[i / 4 * 128];
+            const uint32_t four[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+                sums[(i + e) / (tile.tokens / 2)][(i + e) % (tile.tokens / 2)] += reinterpret_cast<const Sum&>(four[e]);
+        }
+    }
+
     // True in the first block of the cluster, which then has the sums of all.
     __device__ static bool add_splits(const HopperArgs& args, Shared& shared, int group, Sums& sums) {
-        constexpr int count = blocks_per_group * tile.tokens / 2;  // sums of a thread
-        const uint32_t me = ptx::block_in_cluster(), thread = threadIdx.x % 128;
-        auto* parts = reinterpret_cast<uint4*>(shared.tokens) + group * (count / 4) * 128 + thread;
+        const uint32_t me = ptx::block_in_cluster();
+        uint4* parts = parts_of_thread(shared) + group * parts_per_group;
         ptx::meet_cluster();  // the first block has done with its ring
-        if (me > 0) {
-            const uint32_t to = ptx::address_in_block(parts + (me - 1) * (groups * count / 4 * 128), 0);
-#pragma unroll
-            for (int i = 0; i < count; i += 4) {
-                uint32_t four[4];
-#pragma unroll
-                for (int e = 0; e < 4; ++e)
-                    four[e] = reinterpret_cast<const uint32_t&>(sums[(i + e) / (tile.tokens / 2)][(i + e) % (tile.tokens / 2)]);
-                ptx::store_in_block(to + uint32_t(i / 4 * 128 * 16), make_uint4(four[0], four[1], four[2], four[3]));
-            }
-        }
+        if (me > 0) send_sums(sums, parts + (me - 1) * (groups * parts_per_group), 0);
         ptx::meet_cluster();
         if (me > 0) return false;
 #pragma unroll 1
-        for (int from = 1; from < args.splits; ++from) {
-            const uint4* part = parts + (from - 1) * (groups * count / 4 * 128);
-#pragma unroll
-            for (int i = 0; i < count; i += 4) {
-                const uint4 bits = part[i / 4 * 128];
-                const uint32_t four[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-                for (int e = 0; e < 4; ++e)
-                    sums[(i + e) / (tile.tokens / 2)][(i + e) % (tile.tokens / 2)] += reinterpret_cast<const Sum&>(four[e]);
-            }
-        }
+        for (int from = 1; from < args.splits; ++from) add_sums(sums, parts + (from - 1) * (groups * parts_per_group));
+        return true;
+    }
+
+    // Block 0 of the two gets the sums of all K for the rows of the first warpgroup, block 1 for those of the second: true there.
+    __device__ static bool exchange_halves(Shared& shared, int group, Sums& sums) {
+        const int me = int(ptx::block_in_cluster());
+        uint4* parts = parts_of_thread(shared);
+        ptx::meet_cluster();  // both have done with their rings
+        if (group != me) send_sums(sums, parts, uint32_t(1 - me));
+        ptx::meet_cluster();
+        if (group != me) return false;
+        add_sums(sums, parts);
         return true;
     }
 };

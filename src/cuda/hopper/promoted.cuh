@@ -42,10 +42,11 @@ struct Fp8Blocks {
             Fragment fragment;
             float scales[Blocks][2];
         };
-        // Where the scales of a thread's rows begin.
+        // The scales of a thread's rows. Asked for two k blocks before they are used: a warpgroup that waits for memory issues no product.
         struct RowScales {
             const float* first[Blocks][2];
-            __device__ RowScales(const HopperArgs& args, int row) {
+            float ahead[2][Blocks][2];
+            __device__ RowScales(const HopperArgs& args, int row, int k_block) {
                 const int thread = threadIdx.x % 128;
 #pragma unroll
                 for (int i = 0; i < 2 * Blocks; ++i) {
@@ -54,14 +55,23 @@ struct Fp8Blocks {
                     first[i / 2][i % 2] = reinterpret_cast<const float*>(scales.data + scales.offset(smaller(r, args.rows - 1), 0));
                     ptx::hold(first[i / 2][i % 2]);
                 }
+                ask(ahead[0], args, k_block), ask(ahead[1], args, k_block + 1);
+            }
+            __device__ void ask(float (&scales)[Blocks][2], const HopperArgs& args, int k_block) const {
+                const int which = smaller(k_block, args.last_group);
+#pragma unroll
+                for (int i = 0; i < 2 * Blocks; ++i) scales[i / 2][i % 2] = first[i / 2][i % 2][which];
             }
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const RowScales& rows, int k_block,
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, RowScales& rows, int k_block,
                                      const HopperArgs& args) {
             Plain::fetch(raw.fragment, stage, first_block, 0, k_block, args);
-            const int which = smaller(k_block, args.last_group);
 #pragma unroll
-            for (int i = 0; i < 2 * Blocks; ++i) raw.scales[i / 2][i % 2] = rows.first[i / 2][i % 2][which];
+            for (int i = 0; i < 2 * Blocks; ++i) {
+                raw.scales[i / 2][i % 2] = rows.ahead[0][i / 2][i % 2];
+                rows.ahead[0][i / 2][i % 2] = rows.ahead[1][i / 2][i % 2];
+            }
+            rows.ask(rows.ahead[1], args, k_block + 2);
         }
         __device__ static void decode(Fragment& fragment, const Raw& raw, const HopperArgs&) { fragment = raw.fragment; }
     };
@@ -90,9 +100,9 @@ struct NibblesTimesInt8 {
             float scales[Blocks][2];
         };
         struct RowScales {
-            __device__ RowScales(const HopperArgs&, int) {}
+            __device__ RowScales(const HopperArgs&, int, int) {}
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const RowScales&, int, const HopperArgs& args) {
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, RowScales&, int, const HopperArgs& args) {
             fetch(raw, stage, first_block, 0, 0, args);
         }
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs& args) {

@@ -11,15 +11,40 @@
 
 namespace lowbit::cuda {
 
+// What a box of integers needs besides scales, in the words of the epilogue: nothing; zero points of the tokens; or the sums of bits.
+enum class Correction { none, zero_points, bits };
+
+template <class Kind>
+constexpr Correction correction_of = std::is_same_v<Kind, ptx::WgmmaInt8Uint8> ? Correction::zero_points
+                                     : std::is_same_v<Kind, ptx::WgmmaInt1>    ? Correction::bits
+                                                                               : Correction::none;
+
+// Tokens of a box of the output. The terms of a correction take the room of half a box.
+constexpr int store_pass_tokens(int tokens, Correction corrected) {
+    const int most = corrected == Correction::none ? 64 : 32;
+    return tokens < most ? tokens : most;
+}
+constexpr int store_bytes_of(int tokens, Correction corrected) {
+    return 2 * store_pass_tokens(tokens, corrected) * ptx::wgmma_row_bytes + tokens * (corrected == Correction::none ? 4 : 8);
+}
+
 // A warpgroup's share: Blocks x 64 rows, Tokens tokens.
-template <class Sum, int Blocks, int Tokens>
+template <class Sum, int Blocks, int Tokens, Correction Corrected>
 class HopperStore {
+    static constexpr bool corrected = Corrected != Correction::none;
+
 public:
-    static constexpr int pass_tokens = Tokens < 64 ? Tokens : 64;
-    struct Shared {
+    static constexpr int pass_tokens = store_pass_tokens(Tokens, Corrected);
+    struct Plain {
         alignas(1024) uint8_t staging[2][pass_tokens * ptx::wgmma_row_bytes];
         alignas(16) float token_factor[Tokens];
     };
+    struct WithTerms {
+        alignas(1024) uint8_t staging[2][pass_tokens * ptx::wgmma_row_bytes];
+        alignas(16) float token_factor[Tokens];
+        alignas(16) int32_t token_term[Tokens];
+    };
+    using Shared = std::conditional_t<corrected, WithTerms, Plain>;
 
     __device__ HopperStore(Shared& shared, int group) : shared_(shared), name_(group + 1) {}
 
@@ -32,12 +57,14 @@ public:
             const int64_t r = row + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
             const RowTerm term = load_row_term(args.epilogue, r < args.rows ? r : args.rows - 1);
             factor_[i / 2][i % 2] = term.factor, bias_[i / 2][i % 2] = term.bias;
+            if constexpr (corrected) row_term_[i / 2][i % 2] = row_term(args.epilogue, r < args.rows ? r : args.rows - 1);
         }
 #pragma unroll
         for (int i = 0; i < factors_per_thread; ++i) {
             const int t = i * 128 + thread;
-            const int64_t index = int64_t(token) + t;
-            token_factor_[i] = t < Tokens ? token_factor(args.epilogue, index < args.token_count ? index : args.token_count - 1) : 0.0f;
+            const int64_t index = smaller(int64_t(token) + t, args.token_count - 1);
+            token_factor_[i] = t < Tokens ? token_factor(args.epilogue, index) : 0.0f;
+            if constexpr (corrected) token_term_[i] = t < Tokens ? token_term(args.epilogue, index) : 0;
         }
     }
 
@@ -58,7 +85,10 @@ private:
         const bool bf16 = args.epilogue.y.element == Element::bf16;
 #pragma unroll
         for (int i = 0; i < factors_per_thread; ++i)
-            if (i * 128 + thread < Tokens) shared_.token_factor[i * 128 + thread] = token_factor_[i];
+            if (i * 128 + thread < Tokens) {
+                shared_.token_factor[i * 128 + thread] = token_factor_[i];
+                if constexpr (corrected) shared_.token_term[i * 128 + thread] = token_term_[i];
+            }
         ptx::meet_warpgroup(name_);
         // This lane's row of the four 8 x 8 matrices: a token of 16, and a piece of eight rows.
         const int inside = lane / 16 * 8 + lane % 8;
@@ -72,13 +102,16 @@ private:
                 uint32_t r[4];
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    const float2 by_token = *reinterpret_cast<const float2*>(shared_.token_factor + first + t + half * 8 + lane % 4 * 2);
+                    const int place = first + t + half * 8 + lane % 4 * 2;
+                    const float2 by_token = *reinterpret_cast<const float2*>(shared_.token_factor + place);
+                    int2 term{};
+                    if constexpr (corrected) term = *reinterpret_cast<const int2*>(shared_.token_term + place);
 #pragma unroll
                     for (int low = 0; low < 2; ++low) {
                         const Sum* pair = &sums[block][(first + t) / 2 + half * 4 + low * 2];
                         const float factor = factor_[block][low], bias = bias_[block][low];
-                        r[half * 2 + low] =
-                            pack(bf16, float(pair[0]) * (by_token.x * factor) + bias, float(pair[1]) * (by_token.y * factor) + bias);
+                        r[half * 2 + low] = pack(bf16, float(correct(pair[0], block, low, term.x)) * (by_token.x * factor) + bias,
+                                                 float(correct(pair[1], block, low, term.y)) * (by_token.y * factor) + bias);
                     }
                 }
                 ptx::store_transposed(ptx::shared_address(staging) + uint32_t(t * ptx::wgmma_row_bytes + offset), r);
@@ -90,6 +123,19 @@ private:
             if (thread == 0) ptx::store_box(args.output, row + block * 64, token + first, staging);
             buffer_ ^= 1;
         }
+    }
+
+    // without_zero_points, in a term of the row and one of the token.
+    __device__ static int32_t row_term(const EpilogueArgs& e, int64_t row) {
+        return Corrected == Correction::bits ? -2 * e.row_sums[row] : e.row_sums ? e.row_sums[row] : 0;
+    }
+    __device__ static int32_t token_term(const EpilogueArgs& e, int64_t token) {
+        return Corrected == Correction::bits ? e.depth - 2 * e.token_sums[token] : e.token_zero.at(token);
+    }
+    __device__ Sum correct(Sum sum, int block, int low, int32_t term) const {
+        if constexpr (Corrected == Correction::bits) return 4 * sum + (row_term_[block][low] + term);
+        if constexpr (Corrected == Correction::zero_points) return sum - row_term_[block][low] * term;
+        return sum;
     }
 
     __device__ static uint32_t pack(bool bf16, float low, float high) {
@@ -128,6 +174,7 @@ private:
     int name_;  // of the warpgroup's barrier
     int buffer_ = 0;
     float factor_[Blocks][2], bias_[Blocks][2], token_factor_[factors_per_thread];
+    int32_t row_term_[corrected ? Blocks : 1][2], token_term_[corrected ? factors_per_thread : 1];
 };
 
 }  // namespace lowbit::cuda

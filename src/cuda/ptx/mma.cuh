@@ -71,6 +71,21 @@ struct MmaInt8 {
     }
 };
 
+// fp8_e4m3, from sm_89 on. Older chips run an empty kernel, which the registry keeps away from them.
+struct MmaFp8 {
+    using Accumulator = float;
+    static constexpr int values_per_step = 32;
+    static constexpr bool integer = false;
+
+    __device__ static void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+        asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+    }
+};
+
 // The 16-row operand without sign; chips from sm_80 on.
 struct MmaUint8Int8 {
     using Accumulator = int32_t;

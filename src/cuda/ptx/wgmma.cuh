@@ -37,6 +37,10 @@ struct WgmmaE4m3 {
     using Accumulator = float;
     static constexpr int bytes = 1;
 };
+struct WgmmaInt1 {  // bytes of bits: how many are set in both
+    using Accumulator = int32_t;
+    static constexpr int bytes = 1;
+};
 
 constexpr int wgmma_row_bytes = 128;  // of a tile in shared memory, swizzled
 constexpr int wgmma_step_bytes = 32;  // what one instruction takes of a row
@@ -122,7 +126,8 @@ struct Wgmma;
     LOWBIT_WGMMA_ONE(WgmmaFp16, columns, count, "k16.f32.f16.f16", ", 1, 1, 0, 0", ", 1, 1, 0", "+f", __VA_ARGS__)   \
     LOWBIT_WGMMA_ONE(WgmmaInt8, columns, count, "k32.s32.s8.s8", "", "", "+r", __VA_ARGS__)                          \
     LOWBIT_WGMMA_ONE(WgmmaInt8Uint8, columns, count, "k32.s32.s8.u8", "", "", "+r", __VA_ARGS__)                     \
-    LOWBIT_WGMMA_ONE(WgmmaE4m3, columns, count, "k32.f32.e4m3.e4m3", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)
+    LOWBIT_WGMMA_ONE(WgmmaE4m3, columns, count, "k32.f32.e4m3.e4m3", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)          \
+    LOWBIT_WGMMA_ONE(WgmmaInt1, columns, count, "k256.s32.b1.b1.and.popc", "", "", "+r", __VA_ARGS__)
 
 LOWBIT_WGMMA_KINDS(32, 16, 16, 17, 18, 19, 20, 21)
 LOWBIT_WGMMA_KINDS(64, 32, 32, 33, 34, 35, 36, 37)
