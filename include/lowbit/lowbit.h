@@ -287,14 +287,15 @@ typedef struct lowbit_operand {
     const lowbit_packed* packed; /* the weight only */
 } lowbit_operand;
 
-/* y[M,N] = activation(scale * row_scale[m] * column_scale[n] * (x[M,K] . weight[N,K]^T) + bias[n])
+/* y[M,N] = activation(scale * row_scale[m] * column_scale[n] * (x[M,K] . weight[N,K]^T) + bias[n]) + beta * y[M,N]
  * The scales of a quantized operand are part of its values and need not be repeated here. The type of y says what is stored: fp32, fp16,
  * bf16; int8: round(result / output_scale), clamped; int32: the raw integer product of the codes (less their zero points), with no scale,
  * bias or activation. A weight that lies as [K,N] is given as a tensor with swapped strides.
  * gate: the weight is two of N rows each, one upon the other (gate and up of a gated layer), and y[M,N] is the product of
  *     activation(what the first N rows give) * (what the last N rows give, without an activation)
  * silu makes it SwiGLU, gelu GeGLU. Both are finished (scales, bias) in fp32; what is stored is rounded once. column_scale and bias have 2N
- * values then. */
+ * values then.
+ * beta: beta times what y holds is added in fp32, before the one rounding; with 0, y is not read. For a y of fp32, fp16 or bf16. */
 typedef struct lowbit_matmul_args {
     size_t size;
     lowbit_operand x;
@@ -308,11 +309,12 @@ typedef struct lowbit_matmul_args {
     lowbit_activation activation;
     int32_t gate;         /* 1: the first half of the weight's rows gates the second; 0: not */
     const char* x_format; /* quantize a plain x to this format on the way ("q8_1", "int8:row"); NULL: use it as it is */
+    float beta;           /* 0 */
 } lowbit_matmul_args;
 #define LOWBIT_MATMUL_ARGS_INIT                                                                                               \
     {                                                                                                                         \
         sizeof(lowbit_matmul_args), {NULL, NULL, NULL}, {NULL, NULL, NULL}, LOWBIT_TENSOR_INIT, NULL, NULL, NULL, 1.0f, 1.0f, \
-            LOWBIT_ACTIVATION_NONE, 0, NULL                                                                                   \
+            LOWBIT_ACTIVATION_NONE, 0, NULL, 0.0f                                                                             \
     }
 
 LOWBIT_API lowbit_status lowbit_matmul(lowbit_context* context, const lowbit_matmul_args* args);

@@ -311,8 +311,8 @@ private:
     lowbit_operand value_;
 };
 
-// y = activation(scale * row_scale[m] * column_scale[n] * product + bias[n]), stored in the type of y. With a gate the weight has 2N rows,
-// and y[M,N] = activation(what the first N give) * what the last N give; bias and column_scale have 2N values.
+// y = activation(scale * row_scale[m] * column_scale[n] * product + bias[n]) + beta * y, stored in the type of y. With a gate the weight
+// has 2N rows, and what is activated is what the first N give, times what the last N give; bias and column_scale have 2N values.
 struct Epilogue {
     std::optional<Tensor> bias = std::nullopt;          // [N]
     std::optional<Tensor> row_scale = std::nullopt;     // [M], fp32
@@ -322,6 +322,7 @@ struct Epilogue {
     float output_scale = 1.0f;  // int8 output
     std::string x_format = "";  // quantize a plain x to this format on the way
     bool gate = false;
+    float beta = 0.0f;  // 0: what y holds is not read
 };
 
 namespace detail {
@@ -339,6 +340,7 @@ inline lowbit_matmul_args matmul_args(const Operand& x, const Operand& weight, c
     args.activation = lowbit_activation(epilogue.activation);
     args.gate = epilogue.gate ? 1 : 0;
     args.x_format = epilogue.x_format.empty() ? nullptr : epilogue.x_format.c_str();
+    args.beta = epilogue.beta;
     return args;
 }
 

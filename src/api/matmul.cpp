@@ -79,7 +79,8 @@ void read(const core::Context& context, const lowbit_matmul_args* given, MatmulC
                         to_vector("bias", args.bias),
                         to_vector("row_scale", args.row_scale),
                         to_vector("column_scale", args.column_scale),
-                        args.gate == 1};
+                        args.gate == 1,
+                        args.beta};
     if (args.x_format) {
         core::require(!problem.x.is_quantized, verb, ": x_format = \"", args.x_format, "\", but x is quantized already");
         core::check_tensor(verb, "x", problem.x.tensor, false);

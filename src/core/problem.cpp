@@ -86,11 +86,13 @@ void check_output_type(const MatmulProblem& problem) {
     if (element == Element::int8)
         require(output_scale > 0 && is_finite(output_scale), verb, ": output_scale = ", output_scale,
                 "; int8 output needs a positive number");
+    require(is_float(element) || problem.epilogue.beta == 0.0f, verb, ": beta = ", problem.epilogue.beta, " but y is ",
+            element_name(element), "; what is added to must be fp32, fp16 or bf16");
     if (element != Element::int32) return;
     const Format x = problem.x.format(), weight = problem.weight.format();
     require(x.is_integer() && weight.is_integer(), verb, ": y is int32, but x is ", x.print(), " and weight is ", weight.print(),
             "; raw products need integer codes on both sides");
-    require(problem.epilogue.is_identity(), verb, ": y is int32, the raw product; it takes no scale, bias, activation or gate");
+    require(problem.epilogue.is_identity(), verb, ": y is int32, the raw product; it takes no scale, bias, activation, gate or beta");
     const int64_t most = largest_exact_k(x, weight);
     require(problem.k() <= most, verb, ": K = ", problem.k(), " may overflow an int32 product of ", x.print(), " and ", weight.print(),
             "; use K <= ", most, " or a floating output");
