@@ -107,6 +107,15 @@ Format Operand::format() const {
     return plain;
 }
 
+ConvertProblem ConvertProblem::in_order() const {
+    ConvertProblem made = *this;
+    if (y.rows > 1 && y.row_stride < y.column_stride) made.x = x.transposed(), made.y = y.transposed();
+    const auto is_contiguous = [](const Tensor& t) { return t.rows_are_contiguous() && (t.row_stride == t.columns || t.rows <= 1); };
+    if (is_contiguous(made.x) && is_contiguous(made.y))
+        for (Tensor* side : {&made.x, &made.y}) side->columns *= side->rows, side->rows = 1, side->column_stride = 1;
+    return made;
+}
+
 int64_t largest_exact_k(const Format& x, const Format& weight) {
     return std::numeric_limits<int32_t>::max() / (largest_magnitude(x.element) * largest_magnitude(weight.element));
 }
@@ -186,6 +195,20 @@ void check(const DequantizeProblem& problem) {
             problem.y.columns, " but x is ", problem.x.rows, " x ", problem.x.columns);
     for (const Extent& read : extents(problem.x, "x.codes", "x.scales", "x.zero_points", "x.tensor_scale"))
         refuse_overlap(verb, extent("y", problem.y), read);
+}
+
+void check(const ConvertProblem& problem) {
+    constexpr const char* verb = ConvertProblem::verb;
+    for (const auto& [name, tensor] : {std::pair{"x", &problem.x}, std::pair{"y", &problem.y}}) {
+        check_tensor(verb, name, *tensor, tensor == &problem.y);
+        const Element element = tensor->element;
+        require(is_float(element) || element == Element::fp8_e4m3 || element == Element::fp8_e5m2, verb, ": ", name, " is ",
+                element_name(element), "; use fp32, fp16, bf16, fp8_e4m3 or fp8_e5m2");
+        check_device(verb, name, tensor->device, tensor->device_index, *problem.context);
+    }
+    require(problem.y.rows == problem.x.rows && problem.y.columns == problem.x.columns, verb, ": y is ", problem.y.rows, " x ",
+            problem.y.columns, " but x is ", problem.x.rows, " x ", problem.x.columns);
+    refuse_overlap(verb, extent("y", problem.y), extent("x", problem.x));
 }
 
 void check(const MatmulProblem& problem) {

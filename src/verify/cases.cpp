@@ -282,6 +282,21 @@ std::vector<QuantizeCase> quantize_cases() {
     return cases;
 }
 
+std::vector<ConvertCase> convert_cases() {
+    constexpr Element elements[] = {Element::fp32, Element::fp16, Element::bf16, Element::fp8_e4m3, Element::fp8_e5m2};
+    struct Size {
+        int64_t rows, columns;
+    };
+    constexpr Size sizes[] = {{0, 5}, {3, 0}, {1, 1}, {1, 37}, {41, 1}, {3, 64}, {5, 31}, {67, 130}, {64, 192}, {2, 5000}};
+    std::vector<ConvertCase> cases;
+    for (const Element from : elements)
+        for (const Element to : elements)
+            for (const Size& size : sizes)
+                for (const int transposed : {0, 1, 2, 3})
+                    cases.push_back({from, to, size.rows, size.columns, transposed % 2 == 1, transposed / 2 == 1});
+    return cases;
+}
+
 std::string MatmulCase::text() const {
     return core::join(x.print(), " x ", weight.print(), " ", m, "x", n, "x", k, " epilogue ", int(epilogue));
 }
@@ -289,6 +304,11 @@ std::string MatmulCase::text() const {
 std::string QuantizeCase::text() const {
     return core::join(core::element_name(element), " -> ", format.print(), " ", rows, "x", columns, static_scales ? " static" : "",
                       special_values ? " special" : "");
+}
+
+std::string ConvertCase::text() const {
+    return core::join(core::element_name(from), x_transposed ? "^T" : "", " -> ", core::element_name(to), y_transposed ? "^T " : " ", rows,
+                      "x", columns);
 }
 
 }  // namespace lowbit::verify

@@ -169,8 +169,7 @@ double output_unit(Element element, double value) {
     }
 }
 
-// `products`: those with the rows of the weight that the result is made of, one, or two with a gate.
-// `before`: what the output held.
+// `products`: those with the rows of the weight that the result is made of, one, or two with a gate; `before`: what the output held.
 double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n,
              const std::vector<Product>& products, double before, double expected) {
     if (problem.raw_integers()) return 0;
@@ -210,6 +209,16 @@ void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
             outcome.difference =
                 core::join("y[", m, ",", n, "] = ", got.at(m, n), ", reference ", expected.at(m, n), ", allowed difference ", limit);
         }
+    }
+}
+
+void compare_bits(const MatrixStorage& got, const MatrixStorage& expected, Outcome& outcome) {
+    const int64_t rows = expected.tensor().rows, columns = expected.tensor().columns;
+    for (int64_t i = 0; i < rows * columns && outcome.difference.empty(); ++i) {
+        const int64_t row = i / columns, column = i % columns;
+        if (got.same_bits(expected, row, column)) continue;
+        outcome.error = std::numeric_limits<double>::infinity();
+        outcome.difference = core::join("y[", row, ",", column, "] = ", got.at(row, column), ", reference ", expected.at(row, column));
     }
 }
 
@@ -328,12 +337,25 @@ Outcome verify(const core::Kernel<core::DequantizeProblem>& kernel, const Contex
     run_on(mirror, kernel, problem);
     mirror.bring_back(got.tensor(), problem.y);
     reference::dequantize({&context, quantized.view(), expected.tensor()});
-    for (int64_t i = 0; i < tested.rows * tested.columns && outcome.difference.empty(); ++i) {
-        const int64_t row = i / tested.columns, column = i % tested.columns;
-        if (got.same_bits(expected, row, column)) continue;
-        outcome.error = std::numeric_limits<double>::infinity();
-        outcome.difference = core::join("y[", row, ",", column, "] = ", got.at(row, column), ", reference ", expected.at(row, column));
-    }
+    compare_bits(got, expected, outcome);
+    return outcome;
+}
+
+Outcome verify(const core::Kernel<core::ConvertProblem>& kernel, const Context& context, const ConvertCase& tested) {
+    MatrixStorage x(tested.from, tested.rows, tested.columns, tested.x_transposed);
+    x.fill(quantize_input({Format(), tested.from, tested.rows, tested.columns, false, true}, seed_of(tested.text())));
+    const MatrixStorage got(tested.to, tested.rows, tested.columns, tested.y_transposed),
+        expected(tested.to, tested.rows, tested.columns, tested.y_transposed);
+    Mirror mirror(context);
+    const core::ConvertProblem problem{&context, mirror.tensor(x.tensor()), mirror.tensor(got.tensor())};
+    core::check(problem);
+    Outcome outcome;
+    outcome.not_run = core::KernelList<core::ConvertProblem>::reason_against(kernel, problem);
+    if (!outcome.not_run.empty()) return outcome;
+    run_on(mirror, kernel, problem);
+    mirror.bring_back(got.tensor(), problem.y);
+    reference::convert({&context, x.tensor(), expected.tensor()});
+    compare_bits(got, expected, outcome);
     return outcome;
 }
 

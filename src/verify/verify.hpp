@@ -56,6 +56,13 @@ struct QuantizeCase {
     std::string text() const;
 };
 
+struct ConvertCase {
+    Element from, to;
+    int64_t rows, columns;
+    bool x_transposed, y_transposed;
+    std::string text() const;
+};
+
 struct Outcome {
     std::string not_run;     // why the kernel does not take this case; "" when it ran
     double error = 0;        // in units of the bound: passes up to 1
@@ -68,9 +75,11 @@ void use_device(core::Context& context, Device device);
 
 std::vector<MatmulCase> matmul_cases();
 std::vector<QuantizeCase> quantize_cases();
+std::vector<ConvertCase> convert_cases();
 
 Outcome verify(const core::Kernel<core::MatmulProblem>& kernel, const core::Context& context, const MatmulCase& tested);
 Outcome verify(const core::Kernel<core::QuantizeProblem>& kernel, const core::Context& context, const QuantizeCase& tested);
 Outcome verify(const core::Kernel<core::DequantizeProblem>& kernel, const core::Context& context, const QuantizeCase& tested);
+Outcome verify(const core::Kernel<core::ConvertProblem>& kernel, const core::Context& context, const ConvertCase& tested);
 
 }  // namespace lowbit::verify

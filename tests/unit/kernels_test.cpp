@@ -65,5 +65,10 @@ TEST_P(Dequantize, AgreesWithReferenceToTheBit) { run_all<core::DequantizeProble
 INSTANTIATE_TEST_SUITE_P(Kernels, Dequantize, testing::ValuesIn(kernel_names<core::DequantizeProblem>()),
                          [](const auto& kernel) { return kernel.param; });
 
+class Convert : public testing::TestWithParam<std::string> {};
+TEST_P(Convert, AgreesWithReferenceToTheBit) { run_all<core::ConvertProblem>(GetParam(), verify::convert_cases()); }
+INSTANTIATE_TEST_SUITE_P(Kernels, Convert, testing::ValuesIn(kernel_names<core::ConvertProblem>()),
+                         [](const auto& kernel) { return kernel.param; });
+
 }  // namespace
 }  // namespace lowbit
