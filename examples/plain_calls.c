@@ -1,4 +1,4 @@
-/* The calls without handles: an int8 product, raw and scaled, and GGML blocks. */
+/* The calls without handles: an int8 product, raw and scaled; bf16 numbers, C = alpha A B + beta C; GGML blocks. */
 #include <lowbit/lowbit.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,18 @@ int main(void) {
     }
     printf("raw    %d %d %d %d\n", raw[0], raw[1], raw[2], raw[3]);
     printf("scaled %g %g %g %g\n", (double)scaled[0], (double)scaled[1], (double)scaled[2], (double)scaled[3]);
+
+    /* fp32 -> bf16, then sums = 2 A B - sums in fp32; B as [K, N]. */
+    float numbers[2 * 2] = {1, 2, 3, 4}, sums[2 * 2] = {1, 1, 1, 1};
+    uint16_t narrow[2 * 2];
+    const lowbit_tensor wide = lowbit_matrix(numbers, LOWBIT_FP32, 2, 2), same = lowbit_matrix(narrow, LOWBIT_BF16, 2, 2);
+    if (lowbit_convert(context, &wide, &same) != LOWBIT_OK ||
+        lowbit_gemm(context, 2, 2, 2, 2.0f, narrow, LOWBIT_BF16, 2, narrow, LOWBIT_BF16, 2, 0, -1.0f, sums, LOWBIT_FP32, 2) != LOWBIT_OK) {
+        fprintf(stderr, "%s\n", lowbit_last_error());
+        return EXIT_FAILURE;
+    }
+    printf("bf16   %g %g %g %g\n", (double)sums[0], (double)sums[1], (double)sums[2], (double)sums[3]);
+    if (sums[0] != 13 || sums[1] != 19 || sums[2] != 29 || sums[3] != 43) return EXIT_FAILURE;
 
     float x[64], back[64];
     unsigned char blocks[2 * 18];

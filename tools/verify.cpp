@@ -62,6 +62,7 @@ void run(const VerifyOptions& options) {
     Tally tally;
     verify_list<core::QuantizeProblem>(options, verify::quantize_cases(), tally);
     verify_list<core::DequantizeProblem>(options, verify::quantize_cases(), tally);
+    verify_list<core::ConvertProblem>(options, verify::convert_cases(), tally);
     verify_list<core::MatmulProblem>(options, verify::matmul_cases(), tally);
     std::printf("%d kernels passed, %d failed, %d skipped\n", tally.passed, tally.failed, tally.skipped);
     if (tally.failed) throw CLI::RuntimeError(1);

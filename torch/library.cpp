@@ -26,6 +26,8 @@ STABLE_TORCH_LIBRARY(lowbit, m) {
     m.def("matmul" LOWBIT_PRODUCT " -> Tensor");
     m.def("matmul_no_grad" LOWBIT_PRODUCT " -> Tensor");
     m.def("explain" LOWBIT_PRODUCT " -> str");
+    m.def("gemm(Tensor a, Tensor b, Tensor? c=None, *, ScalarType dtype, float alpha=1.0, float beta=0.0) -> Tensor");
+    m.def("convert(Tensor x, ScalarType dtype) -> Tensor");
 }
 
 namespace {
@@ -38,6 +40,8 @@ void register_all(torch::stable::detail::StableLibrary& library) {
     library.impl("matmul", lowbit_torch::matmul);
     library.impl("matmul_no_grad", lowbit_torch::matmul);
     library.impl("explain", lowbit_torch::explain);
+    library.impl("gemm", lowbit_torch::gemm);
+    library.impl("convert", lowbit_torch::convert);
 }
 
 }  // namespace

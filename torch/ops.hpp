@@ -10,5 +10,7 @@ void pack(StableIValue* stack, uint64_t inputs, uint64_t outputs);
 void unpack(StableIValue* stack, uint64_t inputs, uint64_t outputs);
 void matmul(StableIValue* stack, uint64_t inputs, uint64_t outputs);
 void explain(StableIValue* stack, uint64_t inputs, uint64_t outputs);
+void gemm(StableIValue* stack, uint64_t inputs, uint64_t outputs);
+void convert(StableIValue* stack, uint64_t inputs, uint64_t outputs);
 
 }  // namespace lowbit_torch

@@ -61,6 +61,8 @@ lowbit_element element_of_dtype(const char* verb, const char* argument, int32_t 
     if (dtype == aoti_torch_dtype_bfloat16()) return LOWBIT_BF16;
     if (dtype == aoti_torch_dtype_int32()) return LOWBIT_INT32;
     if (dtype == aoti_torch_dtype_int8()) return LOWBIT_INT8;
+    if (dtype == aoti_torch_dtype_float8_e4m3fn()) return LOWBIT_FP8_E4M3;
+    if (dtype == aoti_torch_dtype_float8_e5m2()) return LOWBIT_FP8_E5M2;
     refuse(std::string(verb) + ": " + argument + " has a dtype that lowbit does not take; use float32, float16, bfloat16, int8 or int32");
 }
 

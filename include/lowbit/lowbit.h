@@ -127,7 +127,7 @@ typedef enum lowbit_device LOWBIT_ANY_INT32 { LOWBIT_CPU = 0, LOWBIT_CUDA = 1 } 
 typedef struct lowbit_tensor {
     size_t size;
     void* data;
-    lowbit_element element; /* fp32, fp16, bf16, int32 or int8 */
+    lowbit_element element; /* fp32, fp16, bf16, int32 or int8; fp8_e4m3 and fp8_e5m2 in lowbit_convert alone */
     int32_t rank;
     int64_t shape[2];
     int64_t strides[2];
@@ -226,6 +226,10 @@ LOWBIT_API void lowbit_quantized_destroy(lowbit_quantized* quantized);
 /* y: rows x columns: fp32, fp16 or bf16, any strides. */
 LOWBIT_API lowbit_status lowbit_dequantize(lowbit_context* context, const lowbit_quantized* quantized, const lowbit_tensor* y);
 
+/* y = x, number by number: fp32, fp16, bf16, fp8_e4m3 and fp8_e5m2 into each other, any strides, y apart from x. Rounded once, half to
+ * even. Beyond the largest number fp32, fp16 and bf16 become infinity, fp8 (infinity too) its largest number; NaN stays NaN. */
+LOWBIT_API lowbit_status lowbit_convert(lowbit_context* context, const lowbit_tensor* x, const lowbit_tensor* y);
+
 /* ---- packed weights ---- */
 
 typedef struct lowbit_packed lowbit_packed;
@@ -287,14 +291,15 @@ typedef struct lowbit_operand {
     const lowbit_packed* packed; /* the weight only */
 } lowbit_operand;
 
-/* y[M,N] = activation(scale * row_scale[m] * column_scale[n] * (x[M,K] . weight[N,K]^T) + bias[n])
+/* y[M,N] = activation(scale * row_scale[m] * column_scale[n] * (x[M,K] . weight[N,K]^T) + bias[n]) + beta * y[M,N]
  * The scales of a quantized operand are part of its values and need not be repeated here. The type of y says what is stored: fp32, fp16,
  * bf16; int8: round(result / output_scale), clamped; int32: the raw integer product of the codes (less their zero points), with no scale,
  * bias or activation. A weight that lies as [K,N] is given as a tensor with swapped strides.
  * gate: the weight is two of N rows each, one upon the other (gate and up of a gated layer), and y[M,N] is the product of
  *     activation(what the first N rows give) * (what the last N rows give, without an activation)
  * silu makes it SwiGLU, gelu GeGLU. Both are finished (scales, bias) in fp32; what is stored is rounded once. column_scale and bias have 2N
- * values then. */
+ * values then.
+ * beta: beta times what y holds is added in fp32, before the one rounding; with 0, y is not read. For a y of fp32, fp16 or bf16. */
 typedef struct lowbit_matmul_args {
     size_t size;
     lowbit_operand x;
@@ -308,11 +313,12 @@ typedef struct lowbit_matmul_args {
     lowbit_activation activation;
     int32_t gate;         /* 1: the first half of the weight's rows gates the second; 0: not */
     const char* x_format; /* quantize a plain x to this format on the way ("q8_1", "int8:row"); NULL: use it as it is */
+    float beta;           /* 0 */
 } lowbit_matmul_args;
 #define LOWBIT_MATMUL_ARGS_INIT                                                                                               \
     {                                                                                                                         \
         sizeof(lowbit_matmul_args), {NULL, NULL, NULL}, {NULL, NULL, NULL}, LOWBIT_TENSOR_INIT, NULL, NULL, NULL, 1.0f, 1.0f, \
-            LOWBIT_ACTIVATION_NONE, 0, NULL                                                                                   \
+            LOWBIT_ACTIVATION_NONE, 0, NULL, 0.0f                                                                             \
     }
 
 LOWBIT_API lowbit_status lowbit_matmul(lowbit_context* context, const lowbit_matmul_args* args);
@@ -325,6 +331,12 @@ LOWBIT_API lowbit_status lowbit_explain(lowbit_context* context, const lowbit_ma
 
 /* ---- plain calls: contiguous matrices on the context's device, no handles ---- */
 
+/* C [M,N] = alpha A [M,K] . B [K,N] + beta C, in rows lda, ldb and ldc numbers apart; transpose_b 1: B is given as [N,K], else 0. Each is
+ * fp32, fp16 or bf16; sums are fp32, and C is rounded once. With beta = 0, C is not read. It is lowbit_matmul with scale = alpha, and takes
+ * its workspace. */
+LOWBIT_API lowbit_status lowbit_gemm(lowbit_context* context, int64_t m, int64_t n, int64_t k, float alpha, const void* a,
+                                     lowbit_element type_a, int64_t lda, const void* b, lowbit_element type_b, int64_t ldb,
+                                     int32_t transpose_b, float beta, void* c, lowbit_element type_c, int64_t ldc);
 /* A [M,K] int8, B [K,N] int8 -> C [M,N]. element int32: the raw product; fp32, fp16, bf16: (A scale_a)(B scale_b) scale_c. */
 LOWBIT_API lowbit_status lowbit_int8_matmul(lowbit_context* context, const int8_t* a, const int8_t* b, void* c, lowbit_element element,
                                             int64_t m, int64_t n, int64_t k, float scale_a, float scale_b, float scale_c);

@@ -78,9 +78,11 @@ private:
     lowbit_format value_{};
 };
 
-// Bit patterns of the two 16-bit types, for view().
+// Bit patterns of the narrow types, for view(); fp8 is for convert() alone.
 enum class fp16 : uint16_t {};
 enum class bf16 : uint16_t {};
+enum class fp8_e4m3 : uint8_t {};
+enum class fp8_e5m2 : uint8_t {};
 
 template <class Number>
 constexpr Element element_of() {
@@ -91,10 +93,14 @@ constexpr Element element_of() {
         return Element::fp16;
     else if constexpr (std::is_same_v<Plain, bf16>)
         return Element::bf16;
+    else if constexpr (std::is_same_v<Plain, fp8_e4m3>)
+        return Element::fp8_e4m3;
+    else if constexpr (std::is_same_v<Plain, fp8_e5m2>)
+        return Element::fp8_e5m2;
     else if constexpr (std::is_same_v<Plain, int8_t>)
         return Element::int8;
     else {
-        static_assert(std::is_same_v<Plain, int32_t>, "view: use float, lowbit::fp16, lowbit::bf16, int8_t or int32_t");
+        static_assert(std::is_same_v<Plain, int32_t>, "view: use float, lowbit::fp16, bf16, fp8_e4m3, fp8_e5m2, int8_t or int32_t");
         return Element::int32;
     }
 }
@@ -276,6 +282,11 @@ inline void dequantize(const Context& context, const Quantized& quantized, const
     detail::check(lowbit_dequantize(context.c(), quantized.c(), &y.c()));
 }
 
+// y = x in the type of y: fp32, fp16, bf16, fp8_e4m3 and fp8_e5m2 into each other.
+inline void convert(const Context& context, const Tensor& x, const Tensor& y) {
+    detail::check(lowbit_convert(context.c(), &x.c(), &y.c()));
+}
+
 inline Packed pack(const Context& context, const Quantized& quantized) {
     lowbit_packed* made = nullptr;
     detail::check(lowbit_pack(context.c(), quantized.c(), &made));
@@ -311,8 +322,8 @@ private:
     lowbit_operand value_;
 };
 
-// y = activation(scale * row_scale[m] * column_scale[n] * product + bias[n]), stored in the type of y. With a gate the weight has 2N rows,
-// and y[M,N] = activation(what the first N give) * what the last N give; bias and column_scale have 2N values.
+// y = activation(scale * row_scale[m] * column_scale[n] * product + bias[n]) + beta * y, stored in the type of y. With a gate the weight
+// has 2N rows, and what is activated is what the first N give, times what the last N give; bias and column_scale have 2N values.
 struct Epilogue {
     std::optional<Tensor> bias = std::nullopt;          // [N]
     std::optional<Tensor> row_scale = std::nullopt;     // [M], fp32
@@ -322,6 +333,7 @@ struct Epilogue {
     float output_scale = 1.0f;  // int8 output
     std::string x_format = "";  // quantize a plain x to this format on the way
     bool gate = false;
+    float beta = 0.0f;  // 0: what y holds is not read
 };
 
 namespace detail {
@@ -339,6 +351,7 @@ inline lowbit_matmul_args matmul_args(const Operand& x, const Operand& weight, c
     args.activation = lowbit_activation(epilogue.activation);
     args.gate = epilogue.gate ? 1 : 0;
     args.x_format = epilogue.x_format.empty() ? nullptr : epilogue.x_format.c_str();
+    args.beta = epilogue.beta;
     return args;
 }
 
@@ -347,6 +360,12 @@ inline lowbit_matmul_args matmul_args(const Operand& x, const Operand& weight, c
 inline void matmul(const Context& context, const Operand& x, const Operand& weight, const Tensor& y, const Epilogue& epilogue = {}) {
     const lowbit_matmul_args args = detail::matmul_args(x, weight, y, epilogue);
     detail::check(lowbit_matmul(context.c(), &args));
+}
+
+// c [M,N] = alpha a [M,K] . b [K,N] + beta c: fp32, fp16 or bf16 each, with any strides (a b that lies as [N,K] is its view transposed()).
+// With beta = 0, c is not read.
+inline void gemm(const Context& context, const Tensor& a, const Tensor& b, const Tensor& c, float alpha = 1.0f, float beta = 0.0f) {
+    matmul(context, a, b.transposed(), c, {.scale = alpha, .beta = beta});
 }
 
 inline size_t matmul_workspace(const Context& context, const Operand& x, const Operand& weight, const Tensor& y,

@@ -19,8 +19,10 @@ from ._qtensor import QTensor, pack, quantize
 from ._report import LayerReport, Report
 from ._c import version as _version
 from .plain import (
+    convert,
     dequantize_q4_0,
     dequantize_tensor,
+    gemm,
     gemm_q4_0_q8_1,
     int4_matmul,
     int8_matmul,
@@ -34,5 +36,5 @@ __version__ = _version()
 __all__ = [
     "QTensor", "quantize", "pack", "matmul", "explain", "binary_conv2d", "binary_linear", "dependent_launch", "info", "nn", "quantize_",
     "Report", "LayerReport", "Scheme", "SCHEMES", "save_file", "load_file", "quantize_tensor", "dequantize_tensor", "int8_matmul",
-    "int4_matmul", "quantize_q4_0", "quantize_q8_1", "dequantize_q4_0", "gemm_q4_0_q8_1",
+    "int4_matmul", "gemm", "convert", "quantize_q4_0", "quantize_q8_1", "dequantize_q4_0", "gemm_q4_0_q8_1",
 ]  # fmt: skip

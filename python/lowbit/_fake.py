@@ -46,6 +46,16 @@ def _unpack(packed, format, rows, columns, layout):
     return _empty_planes(packed, format, rows, columns)
 
 
+@torch.library.register_fake("lowbit::gemm")
+def _gemm(a, b, c=None, *, dtype, alpha=1.0, beta=0.0):
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=dtype)
+
+
+@torch.library.register_fake("lowbit::convert")
+def _convert(x, dtype):
+    return x.new_empty(x.shape, dtype=dtype)
+
+
 @torch.library.register_fake("lowbit::matmul_no_grad")
 @torch.library.register_fake("lowbit::matmul")
 def _matmul(

@@ -70,6 +70,26 @@ def int8_matmul(
     return _scaled(A, B.t(), scale_a, scale_b, scale_c, out_dtype)
 
 
+def gemm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out_dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:
+    """alpha * a [M, K] . b [K, N] + beta * c [M, N], a new tensor: fp32, fp16 or bf16 each, sums in fp32, rounded once to out_dtype. Any
+    strides: b may be the .t() of a matrix [N, K]. c has out_dtype's type, or any of the three where that is float32; with beta = 0 it is
+    not read. No gradients."""
+    return torch.ops.lowbit.gemm(a, b, c, dtype=out_dtype, alpha=alpha, beta=beta)
+
+
+def convert(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """x in another type: float32, float16, bfloat16, float8_e4m3fn and float8_e5m2 into each other, contiguous. Rounds half to even; beyond
+    the largest number of a float8 type stands that number (torch's .to() makes it NaN or infinity); NaN stays NaN. No gradients."""
+    return torch.ops.lowbit.convert(x, dtype)
+
+
 def _int4(codes: torch.Tensor, k: int) -> QTensor:
     one = torch.ones((1, 1), dtype=torch.float32, device=codes.device)
     return QTensor(codes.contiguous().view(torch.uint8), one, format="int4:tensor", shape=(codes.shape[0], k))

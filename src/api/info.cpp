@@ -96,6 +96,7 @@ lowbit_status lowbit_info(char* text, size_t capacity, size_t* length) {
         List kernels, info;
         add_kernels<core::QuantizeProblem>(kernels);
         add_kernels<core::DequantizeProblem>(kernels);
+        add_kernels<core::ConvertProblem>(kernels);
         add_kernels<core::MatmulProblem>(kernels);
         info.member("version", quoted(LOWBIT_VERSION_STRING));
         info.member("cpu", cpu_section());

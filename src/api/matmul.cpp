@@ -20,7 +20,8 @@ struct MatmulCall {
         core::Tensor from;
         std::byte* to;
     };
-    std::vector<Gather> gathers;  // int8 tensors that do not lie in whole rows
+    std::vector<Gather> gathers;                  // int8 tensors that do not lie in whole rows
+    std::optional<core::ConvertProblem> to_rows;  // a weight of 16 bits that does not, for a GPU
 };
 
 void gather(const core::Context& context, const MatmulCall::Gather& gather) {
@@ -41,6 +42,22 @@ core::Operand int8_operand(const core::Context& context, const char* argument, c
                   " is not on the context's device");
     call.gathers.push_back({tensor, scratch.take(core::checked_multiply(tensor.rows, tensor.columns, argument))});
     return unscaled_codes(Element::int8, call.gathers.back().to, tensor.rows, tensor.columns, tensor.device, tensor.device_index);
+}
+
+// Kernels for tensor cores read a weight along K in pieces of 16 bytes: one that lies as [K,N] is turned over once, before the product. Not
+// with dependent launch, where a product may read its weight before the launch in front of it has ended.
+void weight_in_rows(const core::Context& context, core::Operand& weight, MatmulCall& call, core::Scratch& scratch) {
+    core::Tensor& tensor = weight.tensor;
+    const bool narrow = tensor.element == Element::fp16 || tensor.element == Element::bf16;
+    if (weight.is_quantized || !narrow || tensor.rows_are_contiguous()) return;
+    if (context.device != Device::cuda || context.dependent_launch) return;
+    core::check_tensor(verb, "weight", tensor, false);
+    core::check_device(verb, "weight", tensor.device, tensor.device_index, context);
+    core::Tensor rows = tensor;
+    rows.row_stride = core::checked_add(tensor.columns, 7, "weight") / 8 * 8, rows.column_stride = 1;
+    rows.data = scratch.take(core::checked_multiply(core::checked_multiply(rows.rows, rows.row_stride, "weight"), 2, "weight"));
+    call.to_rows = core::ConvertProblem{&context, tensor, rows};
+    tensor = rows;
 }
 
 core::Operand to_operand(const core::Context& context, const char* argument, const lowbit_operand& given, MatmulCall& call,
@@ -72,6 +89,7 @@ void read(const core::Context& context, const lowbit_matmul_args* given, MatmulC
     core::require(args.gate == 0 || args.gate == 1, verb, ": gate = ", args.gate, "; use 0 or 1");
     problem.x = to_operand(context, "x", args.x, call, scratch);
     problem.weight = to_operand(context, "weight", args.weight, call, scratch);
+    weight_in_rows(context, problem.weight, call, scratch);
     problem.y = to_tensor(verb, "y", args.y);
     problem.epilogue = {args.scale,
                         args.output_scale,
@@ -79,7 +97,8 @@ void read(const core::Context& context, const lowbit_matmul_args* given, MatmulC
                         to_vector("bias", args.bias),
                         to_vector("row_scale", args.row_scale),
                         to_vector("column_scale", args.column_scale),
-                        args.gate == 1};
+                        args.gate == 1,
+                        args.beta};
     if (args.x_format) {
         core::require(!problem.x.is_quantized, verb, ": x_format = \"", args.x_format, "\", but x is quantized already");
         core::check_tensor(verb, "x", problem.x.tensor, false);
@@ -117,6 +136,7 @@ lowbit_status lowbit_matmul(lowbit_context* context, const lowbit_matmul_args* a
         MatmulCall call;
         read(found, args, call, scratch);
         for (const MatmulCall::Gather& one : call.gathers) gather(found, one);
+        if (call.to_rows) core::run(*call.to_rows, scratch);
         if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch, true);
         core::run(call.problem, scratch);
     });

@@ -85,7 +85,45 @@ lowbit_status quantize_blocks(const char* verb, const lowbit_context* context, E
     });
 }
 
+// A side of gemm as a view: rows of fp32, fp16 or bf16, `stride` numbers apart.
+lowbit_tensor rows_of(const core::Context& context, const char* argument, const void* data, lowbit_element type, int64_t rows,
+                      int64_t columns, int64_t stride) {
+    const Element element = Element(type);
+    core::require(element == Element::fp32 || element == Element::fp16 || element == Element::bf16, "gemm: ", argument, " has type ",
+                  int(type), "; use fp32, fp16 or bf16");
+    core::require(stride >= columns, "gemm: ld", argument, " = ", stride, ", but a row of ", argument, " has ", columns, " numbers");
+    core::Tensor tensor = matrix(context, data, element, rows, columns);
+    tensor.row_stride = stride;
+    core::check_tensor("gemm", argument, tensor, false);
+    lowbit_tensor view = lowbit_matrix(tensor.data, type, rows, columns);
+    view.strides[0] = stride;
+    view.device = lowbit_device(context.device), view.device_index = context.device_index;
+    return view;
+}
+
 }  // namespace
+
+lowbit_status lowbit_gemm(lowbit_context* context, int64_t m, int64_t n, int64_t k, float alpha, const void* a, lowbit_element type_a,
+                          int64_t lda, const void* b, lowbit_element type_b, int64_t ldb, int32_t transpose_b, float beta, void* c,
+                          lowbit_element type_c, int64_t ldc) {
+    lowbit_matmul_args args = LOWBIT_MATMUL_ARGS_INIT;
+    lowbit_tensor x = LOWBIT_TENSOR_INIT, weight = LOWBIT_TENSOR_INIT;
+    const lowbit_status status = guard([&] {
+        const core::Context& found = context_of("gemm", context);
+        require_sizes("gemm", m, n, k);
+        core::require(transpose_b == 0 || transpose_b == 1, "gemm: transpose_b = ", transpose_b, "; use 0 or 1");
+        x = rows_of(found, "a", a, type_a, m, k, lda);
+        weight = transpose_b ? rows_of(found, "b", b, type_b, n, k, ldb) : rows_of(found, "b", b, type_b, k, n, ldb);
+        args.y = rows_of(found, "c", c, type_c, m, n, ldc);
+        if (transpose_b == 0) std::swap(weight.shape[0], weight.shape[1]), std::swap(weight.strides[0], weight.strides[1]);
+    });
+    if (status != LOWBIT_OK) return status;
+    args.x.tensor = &x;
+    args.weight.tensor = &weight;
+    args.scale = alpha;
+    args.beta = beta;
+    return lowbit_matmul(context, &args);
+}
 
 lowbit_status lowbit_int8_matmul(lowbit_context* context, const int8_t* a, const int8_t* b, void* c, lowbit_element element, int64_t m,
                                  int64_t n, int64_t k, float scale_a, float scale_b, float scale_c) {

@@ -153,3 +153,14 @@ lowbit_status lowbit_dequantize(lowbit_context* context, const lowbit_quantized*
         core::run(problem);
     });
 }
+
+lowbit_status lowbit_convert(lowbit_context* context, const lowbit_tensor* x, const lowbit_tensor* y) {
+    return guard([&] {
+        constexpr const char* name = core::ConvertProblem::verb;
+        require_pointer(name, "context", context);
+        const core::ConvertProblem problem{&context->context, to_tensor(name, "x", *require_pointer(name, "x", x)),
+                                           to_tensor(name, "y", *require_pointer(name, "y", y))};
+        core::check(problem);
+        core::run(problem);
+    });
+}

@@ -1,8 +1,8 @@
 // What happens to a product before it is stored:
-//     y[m,n] = activation(scale * row_scale[m] * column_scale[n] * product + bias[n])
-// then fp32, fp16, bf16, or int8 as round(y / output_scale). With a gate, the weight's first N rows give what is activated, its last N rows
-// what that is multiplied with:
-//     y[m,n] = activation(... [n]) * (... [n + N])
+//     y[m,n] = activation(scale * row_scale[m] * column_scale[n] * product + bias[n]) + beta * y[m,n]
+// then fp32, fp16, bf16, or int8 as round(y / output_scale), which takes no beta. With a gate, the weight's first N rows give what is
+// activated, its last N rows what that is multiplied with:
+//     y[m,n] = activation(... [n]) * (... [n + N]) + beta * y[m,n]
 // and bias and column_scale have 2N values. One definition for the reference (double) and the CPU kernels (float).
 #pragma once
 #include <algorithm>
@@ -21,8 +21,11 @@ struct Epilogue {
     std::optional<Tensor> row_scale;     // [M], fp32
     std::optional<Tensor> column_scale;  // as bias, fp32
     bool gate = false;
+    float beta = 0.0f;  // 0: what y holds is never read
 
-    bool is_identity() const { return scale == 1.0f && activation == Activation::none && !bias && !row_scale && !column_scale && !gate; }
+    bool is_identity() const {
+        return scale == 1.0f && activation == Activation::none && !bias && !row_scale && !column_scale && !gate && beta == 0.0f;
+    }
 };
 
 template <class Real>
@@ -62,6 +65,7 @@ inline int8_t to_int8(double value, float scale) {
 template <class Real>
 void store_result(const Tensor& y, const Epilogue& epilogue, int64_t m, int64_t n, Real value) {
     const int64_t offset = y.offset(m, n);
+    if (epilogue.beta != 0.0f) value += Real(epilogue.beta) * Real(load(y.element, y.data, offset));
     if (y.element == Element::int8)
         static_cast<int8_t*>(y.data)[offset] = to_int8(double(value), epilogue.output_scale);
     else

@@ -16,6 +16,7 @@ MatmulProblem ungated(const MatmulProblem& problem) {
     product.y = {problem.scratch, Element::fp32, problem.m(), columns, columns, 1, problem.y.device, problem.y.device_index};
     product.epilogue.gate = false;
     product.epilogue.activation = Activation::none;
+    product.epilogue.beta = 0.0f;  // the pass adds to y
     if (problem.scratch) product.scratch = static_cast<std::byte*>(problem.scratch) + halves_bytes(problem);
     return product;
 }

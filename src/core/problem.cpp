@@ -86,11 +86,13 @@ void check_output_type(const MatmulProblem& problem) {
     if (element == Element::int8)
         require(output_scale > 0 && is_finite(output_scale), verb, ": output_scale = ", output_scale,
                 "; int8 output needs a positive number");
+    require(is_float(element) || problem.epilogue.beta == 0.0f, verb, ": beta = ", problem.epilogue.beta, " but y is ",
+            element_name(element), "; what is added to must be fp32, fp16 or bf16");
     if (element != Element::int32) return;
     const Format x = problem.x.format(), weight = problem.weight.format();
     require(x.is_integer() && weight.is_integer(), verb, ": y is int32, but x is ", x.print(), " and weight is ", weight.print(),
             "; raw products need integer codes on both sides");
-    require(problem.epilogue.is_identity(), verb, ": y is int32, the raw product; it takes no scale, bias, activation or gate");
+    require(problem.epilogue.is_identity(), verb, ": y is int32, the raw product; it takes no scale, bias, activation, gate or beta");
     const int64_t most = largest_exact_k(x, weight);
     require(problem.k() <= most, verb, ": K = ", problem.k(), " may overflow an int32 product of ", x.print(), " and ", weight.print(),
             "; use K <= ", most, " or a floating output");
@@ -103,6 +105,15 @@ Format Operand::format() const {
     Format plain;
     plain.element = tensor.element;
     return plain;
+}
+
+ConvertProblem ConvertProblem::in_order() const {
+    ConvertProblem made = *this;
+    if (y.rows > 1 && y.row_stride < y.column_stride) made.x = x.transposed(), made.y = y.transposed();
+    const auto is_contiguous = [](const Tensor& t) { return t.rows_are_contiguous() && (t.row_stride == t.columns || t.rows <= 1); };
+    if (is_contiguous(made.x) && is_contiguous(made.y))
+        for (Tensor* side : {&made.x, &made.y}) side->columns *= side->rows, side->rows = 1, side->column_stride = 1;
+    return made;
 }
 
 int64_t largest_exact_k(const Format& x, const Format& weight) {
@@ -184,6 +195,20 @@ void check(const DequantizeProblem& problem) {
             problem.y.columns, " but x is ", problem.x.rows, " x ", problem.x.columns);
     for (const Extent& read : extents(problem.x, "x.codes", "x.scales", "x.zero_points", "x.tensor_scale"))
         refuse_overlap(verb, extent("y", problem.y), read);
+}
+
+void check(const ConvertProblem& problem) {
+    constexpr const char* verb = ConvertProblem::verb;
+    for (const auto& [name, tensor] : {std::pair{"x", &problem.x}, std::pair{"y", &problem.y}}) {
+        check_tensor(verb, name, *tensor, tensor == &problem.y);
+        const Element element = tensor->element;
+        require(is_float(element) || element == Element::fp8_e4m3 || element == Element::fp8_e5m2, verb, ": ", name, " is ",
+                element_name(element), "; use fp32, fp16, bf16, fp8_e4m3 or fp8_e5m2");
+        check_device(verb, name, tensor->device, tensor->device_index, *problem.context);
+    }
+    require(problem.y.rows == problem.x.rows && problem.y.columns == problem.x.columns, verb, ": y is ", problem.y.rows, " x ",
+            problem.y.columns, " but x is ", problem.x.rows, " x ", problem.x.columns);
+    refuse_overlap(verb, extent("y", problem.y), extent("x", problem.x));
 }
 
 void check(const MatmulProblem& problem) {

@@ -26,6 +26,17 @@ struct DequantizeProblem {
     void* scratch = nullptr;
 };
 
+// Plain numbers in another type: y = x.
+struct ConvertProblem {
+    static constexpr const char* verb = "convert";
+    const Context* context = nullptr;
+    Tensor x, y;
+    void* scratch = nullptr;
+
+    // The same along the axis that y has dense, and as one row where both sides are contiguous.
+    ConvertProblem in_order() const;
+};
+
 // One side of a product: plain fp32, fp16 or bf16 numbers, or codes with scales.
 struct Operand {
     bool is_quantized = false;
@@ -64,6 +75,7 @@ void check_device(const char* verb, const char* argument, Device device, int ind
 void check_quantized(const char* verb, const char* argument, const QuantizedView& view);
 void check(const QuantizeProblem& problem);
 void check(const DequantizeProblem& problem);
+void check(const ConvertProblem& problem);
 void check(const MatmulProblem& problem);
 
 }  // namespace lowbit::core

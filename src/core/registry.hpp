@@ -84,9 +84,12 @@ private:
 struct Registry {
     KernelList<QuantizeProblem> quantize;
     KernelList<DequantizeProblem> dequantize;
+    KernelList<ConvertProblem> convert;
     KernelList<MatmulProblem> matmul;
 
-    bool knows(std::string_view name) const { return quantize.find(name) || dequantize.find(name) || matmul.find(name); }
+    bool knows(std::string_view name) const {
+        return quantize.find(name) || dequantize.find(name) || convert.find(name) || matmul.find(name);
+    }
 };
 
 // Every kernel of this build; made once, in api/assemble.cpp, the only place that knows all backends.
@@ -98,6 +101,8 @@ const KernelList<Problem>& kernels_for() {
         return registry().quantize;
     else if constexpr (std::is_same_v<Problem, DequantizeProblem>)
         return registry().dequantize;
+    else if constexpr (std::is_same_v<Problem, ConvertProblem>)
+        return registry().convert;
     else
         return registry().matmul;
 }

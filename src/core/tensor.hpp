@@ -9,7 +9,7 @@
 
 namespace lowbit::core {
 
-// A matrix, or a vector as one row. Strides count elements.
+// A matrix, or a vector as one row. Strides count elements. fp8 is for conversions alone.
 struct Tensor {
     void* data = nullptr;
     Element element = Element::fp32;
@@ -20,6 +20,7 @@ struct Tensor {
 
     int64_t offset(int64_t row, int64_t column) const { return row * row_stride + column * column_stride; }
     bool rows_are_contiguous() const { return column_stride == 1 || columns <= 1; }
+    Tensor transposed() const { return {data, element, columns, rows, column_stride, row_stride, device, device_index}; }
 };
 
 inline int element_bytes(Element element) { return element_bits(element) / 8; }
@@ -30,6 +31,8 @@ inline float load(Element element, const void* data, int64_t index) {
     case Element::bf16: return bf16_to_float(static_cast<const uint16_t*>(data)[index]);
     case Element::int8: return float(static_cast<const int8_t*>(data)[index]);
     case Element::int32: return float(static_cast<const int32_t*>(data)[index]);
+    case Element::fp8_e4m3: return e4m3_to_float(static_cast<const uint8_t*>(data)[index]);
+    case Element::fp8_e5m2: return e5m2_to_float(static_cast<const uint8_t*>(data)[index]);
     default: return static_cast<const float*>(data)[index];
     }
 }
@@ -38,6 +41,8 @@ inline void store(Element element, void* data, int64_t index, float value) {
     switch (element) {
     case Element::fp16: static_cast<uint16_t*>(data)[index] = float_to_fp16(value); break;
     case Element::bf16: static_cast<uint16_t*>(data)[index] = float_to_bf16(value); break;
+    case Element::fp8_e4m3: static_cast<uint8_t*>(data)[index] = float_to_e4m3(value); break;
+    case Element::fp8_e5m2: static_cast<uint8_t*>(data)[index] = float_to_e5m2(value); break;
     default: static_cast<float*>(data)[index] = value; break;
     }
 }

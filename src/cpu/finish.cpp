@@ -30,7 +30,8 @@ Finisher::Finisher(const core::MatmulProblem& problem, const Isa& isa, const Ope
 template <class Sum>
 void Finisher::store_any(const Piece& piece, const Sum* sums) const {
     const core::Tensor& y = problem_.y;
-    if (has_lines<Sum>() && y.element == Element::fp32 && y.column_stride == 1 && problem_.epilogue.activation == Activation::none)
+    const bool plain = problem_.epilogue.activation == Activation::none && problem_.epilogue.beta == 0.0f;
+    if (has_lines<Sum>() && y.element == Element::fp32 && y.column_stride == 1 && plain)
         return load_lines(piece, 0, piece.rows, 0, piece.tokens, sums,
                           static_cast<float*>(y.data) + y.offset(piece.first_token, piece.first_row), y.row_stride);
     alignas(64) float lines[height * width];
@@ -76,11 +77,17 @@ void Finisher::activate_line(float* line, int64_t count) const {
         for (int64_t i = 0; i < count; ++i) line[i] = core::activate(problem_.epilogue.activation, line[i]);
 }
 
-void Finisher::write_line(const float* line, int64_t token, int64_t first_row, int64_t count) const {
+void Finisher::write_line(float* line, int64_t token, int64_t first_row, int64_t count) const {
     const core::Tensor& y = problem_.y;
+    const float beta = problem_.epilogue.beta;
     const int64_t offset = y.offset(token, first_row);
     if (y.column_stride == 1 && y.element != Element::int8) {
         auto* destination = static_cast<std::byte*>(y.data) + offset * core::element_bytes(y.element);
+        if (beta != 0.0f) {
+            alignas(64) float before[width];
+            isa_.to_float(y.element, destination, before, count);
+            for (int64_t i = 0; i < count; ++i) line[i] += beta * before[i];
+        }
         isa_.from_float(y.element, line, destination, count);
         return;
     }

@@ -44,7 +44,7 @@ private:
     void load_lines(const Piece& piece, int64_t row, int64_t rows, int64_t token, int64_t tokens, const Sum* sums, float* lines,
                     int64_t line_stride) const;
     void activate_line(float* line, int64_t count) const;
-    void write_line(const float* line, int64_t token, int64_t first_row, int64_t count) const;
+    void write_line(float* line, int64_t token, int64_t first_row, int64_t count) const;
 
     const core::MatmulProblem& problem_;
     const Isa& isa_;

@@ -1,5 +1,6 @@
 #include "cpu/kernels.hpp"
 
+#include "cpu/convert.hpp"
 #include "cpu/features.hpp"
 #include "cpu/isa.hpp"
 #include "cpu/matmul.hpp"
@@ -55,6 +56,7 @@ void register_kernels(core::Registry& registry) {
         if (row.few_loops) continue;
         add(registry.quantize, row, "quantize_int8", supports_quantize_int8, run_quantize_int8);
         add(registry.quantize, row, "quantize_ggml", supports_quantize_ggml, run_quantize_ggml);
+        add(registry.convert, row, "convert", supports_convert, run_convert);
     }
     const auto anything = [](const auto&) { return std::string(); };
     registry.quantize.add({"cpu_quantize_rows", Device::cpu, "nothing", "", anything, run_quantize_rows});

@@ -12,7 +12,7 @@ namespace {
 // A block of the weight in fp32 stays in the second-level cache (128 KB) while many tokens pass by, in the first (32 KB) for a few. 1024 is
 // a multiple of every GGML block.
 constexpr int64_t block_columns = 1024, block_stride = float_row_stride(block_columns);
-int64_t rows_per_block(int64_t tokens) { return tokens > 8 ? 32 : 8; }
+int64_t rows_per_block(const core::MatmulProblem& problem) { return is_turned(problem.weight) ? rows_at_once : problem.m() > 8 ? 32 : 8; }
 
 // The operand's rows can be read in place: fp32, whole rows, nothing to pad.
 const float* rows_in_place(const core::Operand& operand, int64_t& stride) {
@@ -30,7 +30,7 @@ void run_dense(const Isa& isa, const core::MatmulProblem& problem) {
     const core::Context& context = *problem.context;
     const PreparedFloats x = prepare_floats(context, isa, problem.x, TokenOrder::natural);
     const Finisher finisher(problem, isa);
-    const int64_t tokens = problem.m(), columns = problem.k(), block_rows = rows_per_block(tokens);
+    const int64_t tokens = problem.m(), columns = problem.k(), block_rows = rows_per_block(problem);
     int64_t in_place_stride = 0;
     const float* in_place = rows_in_place(problem.weight, in_place_stride);
     context.parallel(core::ceil_div(problem.n(), block_rows), [&](int64_t task) {
@@ -41,10 +41,10 @@ void run_dense(const Isa& isa, const core::MatmulProblem& problem) {
         for (int64_t column = 0; column < columns; column += block_columns) {
             const int64_t count = std::min(block_columns, columns - column), padded = padded_columns(count);
             const float* weight = in_place ? in_place + first * in_place_stride + column : decoded.get();
-            for (int64_t row = 0; row < rows && !in_place; ++row) {
-                float* values = decoded.get() + row * block_stride;
-                load_row(isa, problem.weight, first + row, column, count, values);
-                std::fill(values + count, values + padded, 0.0f);
+            if (!in_place) {
+                load_rows(isa, problem.weight, first, rows, column, count, decoded.get(), block_stride);
+                for (int64_t row = 0; row < rows; ++row)
+                    std::fill(decoded.get() + row * block_stride + count, decoded.get() + row * block_stride + padded, 0.0f);
             }
             const FloatTokens part{x.tokens.values + column, x.tokens.stride, tokens};
             isa.dense(weight, in_place ? in_place_stride : block_stride, rows, padded, part, sums.get(), piece.stride());

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/status.hpp"
 #include "reference/codes.hpp"
 
 namespace lowbit::cpu {
@@ -62,11 +63,36 @@ void load_row(const Isa& isa, const core::Operand& operand, int64_t row, int64_t
         return reference::decode_row(view, row, first, count, values);
     }
     const core::Tensor& tensor = operand.tensor;
-    if (tensor.rows_are_contiguous()) {
+    const bool is_fp8 = tensor.element == Element::fp8_e4m3 || tensor.element == Element::fp8_e5m2;
+    if (tensor.rows_are_contiguous() && !is_fp8) {
         const auto* data = static_cast<const std::byte*>(tensor.data) + tensor.offset(row, first) * core::element_bytes(tensor.element);
         return isa.to_float(tensor.element, data, values, count);
     }
+    if (is_fp8) {
+        const float* table = reference::code_values(tensor.element).data();
+        const auto* codes = static_cast<const uint8_t*>(tensor.data);
+        for (int64_t i = 0; i < count; ++i) values[i] = table[codes[tensor.offset(row, first + i)]];
+        return;
+    }
     for (int64_t i = 0; i < count; ++i) values[i] = core::load(tensor, row, first + i);
+}
+
+void load_rows(const Isa& isa, const core::Operand& operand, int64_t first_row, int64_t rows, int64_t first, int64_t count, float* values,
+               int64_t stride) {
+    if (!is_turned(operand)) {
+        for (int64_t row = 0; row < rows; ++row) load_row(isa, operand, first_row + row, first, count, values + row * stride);
+        return;
+    }
+    core::Operand across;
+    across.tensor = operand.tensor.transposed();
+    float column[rows_at_once];
+    for (int64_t row = 0; row < rows; row += rows_at_once) {
+        const int64_t some = std::min(rows_at_once, rows - row);
+        for (int64_t i = 0; i < count; ++i) {
+            load_row(isa, across, first + i, first_row + row, some, column);
+            for (int64_t r = 0; r < some; ++r) values[(row + r) * stride + i] = column[r];
+        }
+    }
 }
 
 PreparedFloats prepare_floats(const core::Context& context, const Isa& isa, const core::Operand& x, TokenOrder order) {
@@ -74,11 +100,15 @@ PreparedFloats prepare_floats(const core::Context& context, const Isa& isa, cons
     const int64_t columns = x.columns(), padded = padded_columns(columns), stride = float_row_stride(columns);
     prepared.values = std::make_unique_for_overwrite<float[]>(size_t(x.rows() * stride));
     prepared.tokens = {prepared.values.get(), stride, x.rows()};
-    context.parallel(x.rows(), [&](int64_t row) {
-        float* values = prepared.values.get() + row * stride;
-        load_row(isa, x, row, 0, columns, values);
-        std::fill(values + columns, values + padded, 0.0f);
-        if (order == TokenOrder::even_then_odd) split_pairs(values, padded);
+    const int64_t per_task = is_turned(x) ? rows_at_once : 1;
+    context.parallel(core::ceil_div(x.rows(), per_task), [&](int64_t task) {
+        const int64_t first = task * per_task, rows = std::min(per_task, x.rows() - first);
+        load_rows(isa, x, first, rows, 0, columns, prepared.values.get() + first * stride, stride);
+        for (int64_t row = first; row < first + rows; ++row) {
+            float* values = prepared.values.get() + row * stride;
+            std::fill(values + columns, values + padded, 0.0f);
+            if (order == TokenOrder::even_then_odd) split_pairs(values, padded);
+        }
     });
     return prepared;
 }

@@ -11,6 +11,17 @@ namespace lowbit::cpu {
 // Row `row` of an operand, columns first .. first + count, in fp32.
 void load_row(const Isa& isa, const core::Operand& operand, int64_t row, int64_t first, int64_t count, float* values);
 
+// A tensor that lies column by column: as its columns are read, many rows come with every line of memory.
+constexpr int64_t rows_at_once = 32;
+inline bool is_turned(const core::Operand& operand) {
+    const core::Tensor& t = operand.tensor;
+    return !operand.is_quantized && t.rows > 1 && t.row_stride == 1 && t.column_stride > 1;
+}
+
+// Several rows, into rows `stride` values apart.
+void load_rows(const Isa& isa, const core::Operand& operand, int64_t first_row, int64_t rows, int64_t first, int64_t count, float* values,
+               int64_t stride);
+
 enum class TokenOrder {
     natural,
     even_then_odd,  // inside each chunk of 32: values 0, 2, ... 30, then 1, 3, ... 31 (see Weight4)

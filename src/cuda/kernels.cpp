@@ -31,6 +31,7 @@ void register_kernels(core::Registry& registry) {
     const std::string unavailable = devices().problem;
     take_over(made.quantize, unavailable, registry.quantize);
     take_over(made.dequantize, unavailable, registry.dequantize);
+    take_over(made.convert, unavailable, registry.convert);
     take_over(made.matmul, unavailable, registry.matmul);
 }
 

@@ -8,6 +8,7 @@ void register_kernels(core::Registry& registry) {
     const auto anything = [](const auto&) { return std::string(); };
     registry.quantize.add({"reference", Device::cpu, "nothing", "", anything, quantize});
     registry.dequantize.add({"reference", Device::cpu, "nothing", "", anything, dequantize});
+    registry.convert.add({"reference", Device::cpu, "nothing", "", anything, convert});
     core::Kernel<core::MatmulProblem> product{"reference", Device::cpu, "nothing", "", anything, matmul};
     product.fuses_gate = [](const core::MatmulProblem&) { return true; };
     registry.matmul.add(std::move(product));

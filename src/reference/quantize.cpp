@@ -152,4 +152,11 @@ void dequantize(const core::DequantizeProblem& problem) {
     for (int64_t row = 0; row < problem.y.rows; ++row) dequantize_row(problem, row);
 }
 
+void convert(const core::ConvertProblem& problem) {
+    const core::Tensor &x = problem.x, &y = problem.y;
+    for (int64_t row = 0; row < y.rows; ++row)
+        for (int64_t column = 0; column < y.columns; ++column)
+            core::store(y.element, y.data, y.offset(row, column), core::load(x, row, column));
+}
+
 }  // namespace lowbit::reference

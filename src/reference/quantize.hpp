@@ -45,6 +45,7 @@ private:
 void quantize(const core::QuantizeProblem& problem);
 void dequantize_row(const core::DequantizeProblem& problem, int64_t row);
 void dequantize(const core::DequantizeProblem& problem);
+void convert(const core::ConvertProblem& problem);
 void matmul(const core::MatmulProblem& problem);
 
 }  // namespace lowbit::reference

@@ -168,11 +168,11 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
             cases.push_back({bits, bits, size.m, size.n, size.k, kind, true});
 }
 
-// The gate, for every kernel: halves that end inside of tiles and groups, and whole ones that few tokens have fused.
-void add_gates(std::vector<MatmulCase>& cases) {
+// Epilogues that most products do without, for every kernel: sizes (of a gate's halves) that end inside of tiles and groups, and whole
+// ones, whose gate few tokens have fused.
+void add_rare_epilogues(std::vector<MatmulCase>& cases, std::initializer_list<EpilogueKind> kinds) {
     constexpr Shape small[] = {{0, 3, 32}, {3, 0, 32}, {2, 3, 0}, {1, 1, 1}, {3, 17, 65}, {5, 32, 128}, {33, 21, 257}, {1, 48, 320}};
     constexpr Shape large[] = {{1, 48, 1024}, {5, 640, 272}, {16, 160, 2048}, {3, 2128, 144}, {9, 100, 512}, {130, 264, 208}};
-    constexpr EpilogueKind kinds[] = {EpilogueKind::gate_silu, EpilogueKind::gate_gelu_bf16, EpilogueKind::gate_int8};
     struct Pair {
         const char *x, *weight;
     };
@@ -190,19 +190,23 @@ void add_gates(std::vector<MatmulCase>& cases) {
                              Pair{"fp16", "int8:g128"},
                              Pair{"bf16", "fp8_e4m3:block128"},
                              Pair{"fp16", "fp8_e5m2:tensor"},
+                             Pair{"fp16", "fp8_e4m3:row"},
                              Pair{"int8:row", "int8:row"},
                              Pair{"uint8:row:asym", "uint8:row:asym"},
+                             Pair{"uint8:row:asym", "int8:row"},
                              Pair{"int1:row", "int1:row"},
+                             Pair{"int8:row", "int4:row"},
                              Pair{"int8:row", "int4:g128"},
                              Pair{"fp8_e4m3:row", "fp8_e4m3:row"},
+                             Pair{"fp8_e4m3:g128", "fp8_e4m3:block128"},
                              Pair{"q8_1", "q4_0"},
                              Pair{"q8_1", "q8_0"},
                              Pair{"bf16", "q4_k"},
                              Pair{"q8_1", "q6_k"}}) {
         const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
         const auto add = [&](const Shape& size, bool for_gpus) {
-            cases.push_back(
-                {x, weight, size.m, size.n, fitting_columns(x, weight, size.k), kinds[cases.size() % std::size(kinds)], for_gpus});
+            const EpilogueKind kind = kinds.begin()[cases.size() % kinds.size()];
+            cases.push_back({x, weight, size.m, size.n, fitting_columns(x, weight, size.k), kind, for_gpus});
         };
         for (const Shape& size : small) add(size, false);
         for (const Shape& size : large) add(size, true);
@@ -255,7 +259,9 @@ std::vector<MatmulCase> matmul_cases() {
     add_few_tokens(cases);
     add_few_tokens_of_blocks(cases);
     add_many_tokens(cases);
-    add_gates(cases);
+    add_rare_epilogues(cases, {EpilogueKind::gate_silu, EpilogueKind::gate_gelu_bf16, EpilogueKind::gate_int8});
+    add_rare_epilogues(cases, {EpilogueKind::beta_relu, EpilogueKind::beta_scales_bf16, EpilogueKind::beta_gelu_fp16,
+                               EpilogueKind::beta_scales_bf16, EpilogueKind::gate_beta});
     return cases;
 }
 
@@ -281,6 +287,21 @@ std::vector<QuantizeCase> quantize_cases() {
     return cases;
 }
 
+std::vector<ConvertCase> convert_cases() {
+    constexpr Element elements[] = {Element::fp32, Element::fp16, Element::bf16, Element::fp8_e4m3, Element::fp8_e5m2};
+    struct Size {
+        int64_t rows, columns;
+    };
+    constexpr Size sizes[] = {{0, 5}, {3, 0}, {1, 1}, {1, 37}, {41, 1}, {3, 64}, {5, 31}, {67, 130}, {64, 192}, {2, 5000}};
+    std::vector<ConvertCase> cases;
+    for (const Element from : elements)
+        for (const Element to : elements)
+            for (const Size& size : sizes)
+                for (const int transposed : {0, 1, 2, 3})
+                    cases.push_back({from, to, size.rows, size.columns, transposed % 2 == 1, transposed / 2 == 1});
+    return cases;
+}
+
 std::string MatmulCase::text() const {
     return core::join(x.print(), " x ", weight.print(), " ", m, "x", n, "x", k, " epilogue ", int(epilogue));
 }
@@ -288,6 +309,11 @@ std::string MatmulCase::text() const {
 std::string QuantizeCase::text() const {
     return core::join(core::element_name(element), " -> ", format.print(), " ", rows, "x", columns, static_scales ? " static" : "",
                       special_values ? " special" : "");
+}
+
+std::string ConvertCase::text() const {
+    return core::join(core::element_name(from), x_transposed ? "^T" : "", " -> ", core::element_name(to), y_transposed ? "^T " : " ", rows,
+                      "x", columns);
 }
 
 }  // namespace lowbit::verify

@@ -21,7 +21,8 @@ private:
     core::QuantizedView view_;
 };
 
-// rows x columns of fp32, fp16, bf16, int8 or int32 (contiguous, or stored column by column), filled with a pattern that no result has.
+// rows x columns of fp32, fp16, bf16, fp8, int8 or int32 (contiguous, or stored column by column), filled with a pattern that no result
+// has.
 class MatrixStorage {
 public:
     MatrixStorage(Element element, int64_t rows, int64_t columns, bool transposed = false);

@@ -24,6 +24,8 @@ uint64_t seed_of(const std::string& text) {
     return hash;
 }
 
+std::vector<float> nans(int64_t count) { return std::vector<float>(size_t(count), std::numeric_limits<float>::quiet_NaN()); }
+
 // An operand with the memory behind it, to be quantized by the reference.
 struct OperandStorage {
     MatrixStorage plain;
@@ -112,6 +114,16 @@ struct EpilogueStorage {
             output = Element::bf16;
             break;
         case EpilogueKind::gate_int8: epilogue.gate = true, epilogue.output_scale = 0.03f, output = Element::int8, transposed = true; break;
+        case EpilogueKind::gate_beta: epilogue.gate = true, epilogue.activation = Activation::silu, epilogue.beta = -1.5f; break;
+        case EpilogueKind::beta_relu: epilogue.activation = Activation::relu, epilogue.beta = 0.75f; break;
+        case EpilogueKind::beta_scales_bf16:
+            epilogue.row_scale = vector(row_scale);
+            epilogue.column_scale = vector(column_scale);
+            epilogue.beta = 1.0f, output = Element::bf16;
+            break;
+        case EpilogueKind::beta_gelu_fp16:
+            epilogue.activation = Activation::gelu, epilogue.beta = -0.3f, output = Element::fp16, transposed = true;
+            break;
         }
         if (kind == EpilogueKind::raw) output = Element::int32;
         if (kind != EpilogueKind::none && kind != EpilogueKind::raw) epilogue.bias = vector(bias);
@@ -157,9 +169,9 @@ double output_unit(Element element, double value) {
     }
 }
 
-// `products`: those with the rows of the weight that the result is made of, one, or two with a gate.
+// `products`: those with the rows of the weight that the result is made of, one, or two with a gate; `before`: what the output held.
 double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n,
-             const std::vector<Product>& products, double expected) {
+             const std::vector<Product>& products, double before, double expected) {
     if (problem.raw_integers()) return 0;
     const core::Epilogue& e = problem.epilogue;
     double product = allowed(problem, kernel, m, n, products[0], e.activation);
@@ -171,11 +183,12 @@ double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
         product = value * other + product * (factor + other) + value * factor * 0x1p-23;
     }
     if (problem.y.element == Element::int8) return 1 + std::floor(product / double(problem.epilogue.output_scale));
+    if (e.beta != 0.0f) product += (std::fabs(double(e.beta) * before) + std::fabs(expected)) * 0x1p-23;
     return product + output_unit(problem.y.element, expected) + 1e-37;
 }
 
 void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, const OperandStorage& x, const OperandStorage& weight,
-             const MatrixStorage& got, const MatrixStorage& expected, Outcome& outcome) {
+             const MatrixStorage& before, const MatrixStorage& got, const MatrixStorage& expected, Outcome& outcome) {
     std::vector<std::vector<double>> tokens;
     for (int64_t m = 0; m < problem.m(); ++m) tokens.push_back(x.row(m));
     for (int64_t n = 0; n < problem.n(); ++n) {
@@ -186,7 +199,7 @@ void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
             products.reserve(rows.size());
             for (const WeightRow& row : rows) products.emplace_back(tokens[size_t(m)], row);
             const double difference = std::fabs(got.at(m, n) - expected.at(m, n)),
-                         limit = bound(problem, kernel, m, n, products, expected.at(m, n));
+                         limit = bound(problem, kernel, m, n, products, before.at(m, n), expected.at(m, n));
             const double error = difference == 0                   ? 0
                                  : difference <= limit             ? difference / limit
                                  : limit > 0 && difference > limit ? difference / limit
@@ -196,6 +209,16 @@ void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
             outcome.difference =
                 core::join("y[", m, ",", n, "] = ", got.at(m, n), ", reference ", expected.at(m, n), ", allowed difference ", limit);
         }
+    }
+}
+
+void compare_bits(const MatrixStorage& got, const MatrixStorage& expected, Outcome& outcome) {
+    const int64_t rows = expected.tensor().rows, columns = expected.tensor().columns;
+    for (int64_t i = 0; i < rows * columns && outcome.difference.empty(); ++i) {
+        const int64_t row = i / columns, column = i % columns;
+        if (got.same_bits(expected, row, column)) continue;
+        outcome.error = std::numeric_limits<double>::infinity();
+        outcome.difference = core::join("y[", row, ",", column, "] = ", got.at(row, column), ", reference ", expected.at(row, column));
     }
 }
 
@@ -230,7 +253,14 @@ Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context
     const uint64_t seed = seed_of(tested.text());
     const OperandStorage x(tested.x, tested.m, tested.k, seed), weight(tested.weight, tested.weight_rows(), tested.k, seed + 10);
     const EpilogueStorage epilogue(tested.epilogue, tested.m, tested.weight_rows(), tested.k, seed);
-    const MatrixStorage expected(epilogue.output, tested.m, tested.n, epilogue.transposed);
+    // Numbers that beta is multiplied with, or NaN, which must not matter.
+    const auto output = [&] {
+        MatrixStorage made(epilogue.output, tested.m, tested.n, epilogue.transposed);
+        const bool integers = epilogue.output == Element::int8 || epilogue.output == Element::int32;
+        if (!integers) made.fill(tested.has_beta() ? normal_values(tested.m * tested.n, seed + 20) : nans(tested.m * tested.n));
+        return made;
+    };
+    const MatrixStorage before = output(), expected = output();
     MatmulProblem on_host{&context, x.operand, weight.operand, expected.tensor(), epilogue.epilogue};
     Outcome outcome;
     bool ran = false;
@@ -238,7 +268,7 @@ Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context
     const bool has_tiles = weight.operand.is_quantized && core::packed_layout(tested.weight, context.device) == core::PackedLayout::tiles;
     for (const bool packed : {false, true}) {
         if (packed && !has_tiles) continue;
-        const MatrixStorage got(epilogue.output, tested.m, tested.n, epilogue.transposed);
+        const MatrixStorage got = output();
         const auto mirrored = [&](Mirror& mirror) {
             MatmulProblem problem{&context, mirror.operand(x.operand), mirror.operand(weight.operand), mirror.tensor(got.tensor()),
                                   mirror.epilogue(epilogue.epilogue)};
@@ -261,7 +291,7 @@ Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context
         ran = true;
         run_on(mirror, kernel, problem);
         mirror.bring_back(got.tensor(), problem.y);
-        compare(on_host, kernel, x, weight, got, expected, outcome);
+        compare(on_host, kernel, x, weight, before, got, expected, outcome);
     }
     return outcome;
 }
@@ -307,12 +337,25 @@ Outcome verify(const core::Kernel<core::DequantizeProblem>& kernel, const Contex
     run_on(mirror, kernel, problem);
     mirror.bring_back(got.tensor(), problem.y);
     reference::dequantize({&context, quantized.view(), expected.tensor()});
-    for (int64_t i = 0; i < tested.rows * tested.columns && outcome.difference.empty(); ++i) {
-        const int64_t row = i / tested.columns, column = i % tested.columns;
-        if (got.same_bits(expected, row, column)) continue;
-        outcome.error = std::numeric_limits<double>::infinity();
-        outcome.difference = core::join("y[", row, ",", column, "] = ", got.at(row, column), ", reference ", expected.at(row, column));
-    }
+    compare_bits(got, expected, outcome);
+    return outcome;
+}
+
+Outcome verify(const core::Kernel<core::ConvertProblem>& kernel, const Context& context, const ConvertCase& tested) {
+    MatrixStorage x(tested.from, tested.rows, tested.columns, tested.x_transposed);
+    x.fill(quantize_input({Format(), tested.from, tested.rows, tested.columns, false, true}, seed_of(tested.text())));
+    const MatrixStorage got(tested.to, tested.rows, tested.columns, tested.y_transposed),
+        expected(tested.to, tested.rows, tested.columns, tested.y_transposed);
+    Mirror mirror(context);
+    const core::ConvertProblem problem{&context, mirror.tensor(x.tensor()), mirror.tensor(got.tensor())};
+    core::check(problem);
+    Outcome outcome;
+    outcome.not_run = core::KernelList<core::ConvertProblem>::reason_against(kernel, problem);
+    if (!outcome.not_run.empty()) return outcome;
+    run_on(mirror, kernel, problem);
+    mirror.bring_back(got.tensor(), problem.y);
+    reference::convert({&context, x.tensor(), expected.tensor()});
+    compare_bits(got, expected, outcome);
     return outcome;
 }
 

@@ -101,6 +101,8 @@ TEST_F(BadMatmul, EverySpoiledArgumentIsNamed) {
         {"y is int32, but x is fp32", [](auto& args, auto&, auto&, auto&) { args.y.element = LOWBIT_INT32; }},
         {"y is fp8_e4m3", [](auto& args, auto&, auto&, auto&) { args.y.element = LOWBIT_FP8_E4M3; }},
         {"output_scale = 0", [](auto& args, auto&, auto&, auto&) { args.y.element = LOWBIT_INT8, args.output_scale = 0; }},
+        {"beta = 0.5 but y is int8", [](auto& args, auto&, auto&, auto&) { args.y.element = LOWBIT_INT8, args.beta = 0.5f; }},
+        {"beta = 0.5 but y is int32", [](auto& args, auto&, auto&, auto&) { args.y.element = LOWBIT_INT32, args.beta = 0.5f; }},
         {"gate = 2; use 0 or 1", [](auto& args, auto&, auto&, auto&) { args.gate = 2; }},
         {"which a gate makes 3 x 2", [](auto& args, auto&, auto&, auto&) { args.gate = 1; }},
         {"weight has 3 rows, but a gate takes two halves", [](auto& args, auto&, auto& b, auto&) { args.gate = 1, b.shape[0] = 3; }},
@@ -136,7 +138,7 @@ TEST_F(BadMatmul, RawProductsTakeNoGate) {
     x_tensor = lowbit_matrix(a.data(), LOWBIT_INT8, 3, 32), w_tensor = lowbit_matrix(b.data(), LOWBIT_INT8, 4, 32);
     call.y = lowbit_matrix(c.data(), LOWBIT_INT32, 3, 2);
     call.gate = 1;
-    expect(LOWBIT_INVALID_ARGUMENT, "it takes no scale, bias, activation or gate");
+    expect(LOWBIT_INVALID_ARGUMENT, "it takes no scale, bias, activation, gate or beta");
     for (const int32_t value : c) EXPECT_EQ(value, 5);
 }
 
@@ -156,7 +158,11 @@ TEST(CApi, NewerAndOlderStructs) {
     EXPECT_EQ(y[0], 64.0f);
     newer.unknown = 1;
     expect_failure(lowbit_matmul(context.c(), &newer.args), LOWBIT_INVALID_ARGUMENT, "does not know");
-    // An older caller's struct ends before x_format.
+    // An older caller's struct ends before beta, or x_format.
+    newer.args.beta = 7.0f;
+    newer.args.size = offsetof(lowbit_matmul_args, beta);
+    EXPECT_EQ(lowbit_matmul(context.c(), &newer.args), LOWBIT_OK) << lowbit_last_error();
+    EXPECT_EQ(y[0], 64.0f);
     newer.args.size = offsetof(lowbit_matmul_args, x_format);
     newer.args.x_format = "not looked at";
     EXPECT_EQ(lowbit_matmul(context.c(), &newer.args), LOWBIT_OK) << lowbit_last_error();

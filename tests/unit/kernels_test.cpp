@@ -46,6 +46,12 @@ void run_all(const std::string& name, const Cases& cases) {
 
 class Matmul : public testing::TestWithParam<std::string> {};
 TEST_P(Matmul, AgreesWithReference) { run_all<core::MatmulProblem>(GetParam(), verify::matmul_cases()); }
+// Kernels end in stores of their own, and each must add what the output held.
+TEST_P(Matmul, AddsToTheOutput) {
+    std::vector<verify::MatmulCase> cases = verify::matmul_cases();
+    std::erase_if(cases, [](const verify::MatmulCase& tested) { return !tested.has_beta() || tested.m * tested.n == 0; });
+    run_all<core::MatmulProblem>(GetParam(), cases);
+}
 INSTANTIATE_TEST_SUITE_P(Kernels, Matmul, testing::ValuesIn(kernel_names<core::MatmulProblem>()),
                          [](const auto& kernel) { return kernel.param; });
 
@@ -57,6 +63,11 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Quantize, testing::ValuesIn(kernel_names<core:
 class Dequantize : public testing::TestWithParam<std::string> {};
 TEST_P(Dequantize, AgreesWithReferenceToTheBit) { run_all<core::DequantizeProblem>(GetParam(), verify::quantize_cases()); }
 INSTANTIATE_TEST_SUITE_P(Kernels, Dequantize, testing::ValuesIn(kernel_names<core::DequantizeProblem>()),
+                         [](const auto& kernel) { return kernel.param; });
+
+class Convert : public testing::TestWithParam<std::string> {};
+TEST_P(Convert, AgreesWithReferenceToTheBit) { run_all<core::ConvertProblem>(GetParam(), verify::convert_cases()); }
+INSTANTIATE_TEST_SUITE_P(Kernels, Convert, testing::ValuesIn(kernel_names<core::ConvertProblem>()),
                          [](const auto& kernel) { return kernel.param; });
 
 }  // namespace

@@ -175,14 +175,12 @@ __device__ inline void finish_decode(const DecodeArgs& args, const typename C::S
         return sum;
     };
     for (; token < args.token_count; token += step) {
-        uint32_t bits = 0;
         if (args.half_tiles) {
             const float gate = activate(e.activation, scale_and_bias(e, term, token, sum_of(row_in_block)));
-            bits = to_output(e, gate * scale_and_bias(e, second, token, sum_of(row_in_block + rows_per_tile)));
+            store_value(e, token, row, gate * scale_and_bias(e, second, token, sum_of(row_in_block + rows_per_tile)));
         } else {
-            bits = finish_one(e, term, token, row, sum_of(row_in_block));
+            store_one(e, term, token, row, sum_of(row_in_block));
         }
-        store_bits(e.y, token * e.y.row_stride + row * e.y.column_stride, bits);
     }
 }
 

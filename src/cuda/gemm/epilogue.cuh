@@ -30,7 +30,7 @@ enum class Counts { products, differences, common };
 
 struct EpilogueArgs {
     core::Tensor y;
-    float scale = 1.0f, output_scale = 1.0f;
+    float scale = 1.0f, output_scale = 1.0f, beta = 0.0f;
     Activation activation = Activation::none;
     ScaleVector token_scale[2], row_scale[2];  // of the operands, and the caller's
     core::Tensor bias;                         // data null: none
@@ -100,20 +100,29 @@ __device__ inline void store_bits(const core::Tensor& y, int64_t place, uint32_t
     }
 }
 
-template <class Accumulator>
-__device__ inline uint32_t finished_bits(const EpilogueArgs& e, int64_t token, int64_t row, Accumulator product) {
-    if constexpr (std::is_same_v<Accumulator, int32_t>) {
-        const int32_t whole = without_zero_points(e, token, row, product);
-        if (e.y.element == Element::int32) return uint32_t(whole);
-        return to_output(e, finish(e, token, row, float(whole)));
-    } else {
-        return to_output(e, finish(e, token, row, product));
-    }
+__device__ inline int64_t place_of(const EpilogueArgs& e, int64_t token, int64_t row) {
+    return token * e.y.row_stride + row * e.y.column_stride;
+}
+
+// A call of its own, as activate: it is rarely made.
+static __device__ __noinline__ float load_before(Element element, const void* data, int64_t place) {
+    return load_number(element, data, place);
+}
+
+// The last step of every kernel but those that store eight at a time: what the output held is added, once, and nothing else reads it.
+__device__ inline void store_value(const EpilogueArgs& e, int64_t token, int64_t row, float value) {
+    const int64_t place = place_of(e, token, row);
+    if (e.beta != 0.0f) value += e.beta * load_before(e.y.element, e.y.data, place);
+    store_bits(e.y, place, to_output(e, value));
 }
 
 template <class Accumulator>
 __device__ inline void store_result(const EpilogueArgs& e, int64_t token, int64_t row, Accumulator product) {
-    store_bits(e.y, token * e.y.row_stride + row * e.y.column_stride, finished_bits(e, token, row, product));
+    if constexpr (std::is_same_v<Accumulator, int32_t>) {
+        product = without_zero_points(e, token, row, product);
+        if (e.y.element == Element::int32) return store_bits(e.y, place_of(e, token, row), uint32_t(product));
+    }
+    store_value(e, token, row, finish(e, token, row, float(product)));
 }
 
 // What the epilogue has for eight neighbouring rows of the weight, whatever the token: loaded once, used for many tokens.
@@ -160,14 +169,54 @@ __device__ inline float scale_and_bias(const EpilogueArgs& e, const RowTerm& ter
     return float(product) * (token_factor(e, token) * term.factor) + term.bias;
 }
 template <class Accumulator>
-__device__ inline uint32_t finish_one(const EpilogueArgs& e, const RowTerm& term, int64_t token, int64_t row, Accumulator product) {
+__device__ inline void store_one(const EpilogueArgs& e, const RowTerm& term, int64_t token, int64_t row, Accumulator product) {
     if constexpr (std::is_same_v<Accumulator, int32_t>) {
         if (is_corrected(e)) product = without_zero_points(e, token, row, product);
-        if (e.y.element == Element::int32) return uint32_t(product);
+        if (e.y.element == Element::int32) return store_bits(e.y, place_of(e, token, row), uint32_t(product));
     }
     float value = scale_and_bias(e, term, token, product);
     if (e.activation != Activation::none) value = activate(e.activation, value);
-    return to_output(e, value);
+    store_value(e, token, row, value);
+}
+
+// Where the results of one token and eight neighbouring rows of the weight lie: as neighbours, aligned to 16 bytes, or one by one.
+struct EightPlaces {
+    int64_t place;
+    uint4* address;
+    bool narrow, whole;
+
+    __device__ EightPlaces(const EpilogueArgs& e, int64_t token, int64_t row, int64_t rows) : place(place_of(e, token, row)) {
+        narrow = e.y.element == Element::fp16 || e.y.element == Element::bf16;
+        const auto first = reinterpret_cast<uintptr_t>(e.y.data) + uintptr_t(place) * (narrow ? 2 : 4);
+        address = reinterpret_cast<uint4*>(first);
+        whole = e.y.column_stride == 1 && row + 8 <= rows && e.y.element != Element::int8 && first % 16 == 0;
+    }
+};
+
+// beta times what the output held; a call for a beta that is not 0 alone.
+__device__ inline void add_before(const EpilogueArgs& e, int64_t token, int64_t row, int64_t rows, float (&values)[8]) {
+    const EightPlaces at(e, token, row, rows);
+    if (!at.whole) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            if (row + i < rows) values[i] += e.beta * load_before(e.y.element, e.y.data, at.place + i * e.y.column_stride);
+    } else if (at.narrow) {
+        const uint4 four = at.address[0];
+        const uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
+        const bool half = e.y.element == Element::fp16;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const auto bits = uint16_t(pairs[i / 2] >> (16 * (i % 2)));
+            values[i] += e.beta * (half ? half_to_float(bits) : bfloat_to_float(bits));
+        }
+    } else {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float4 four = reinterpret_cast<const float4*>(at.address)[half];
+            values[4 * half] += e.beta * four.x, values[4 * half + 1] += e.beta * four.y;
+            values[4 * half + 2] += e.beta * four.z, values[4 * half + 3] += e.beta * four.w;
+        }
+    }
 }
 
 // The results of one token and eight rows as the bits that are stored.
@@ -194,6 +243,7 @@ __device__ inline void finish_eight(const EpilogueArgs& e, const RowTerms& terms
     if (e.activation != Activation::none)
 #pragma unroll
         for (int i = 0; i < 8; ++i) values[i] = activate(e.activation, values[i]);
+    if (e.beta != 0.0f) add_before(e, token, row, rows, values);
     if (e.y.element == Element::bf16) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) bits[i] = float_to_bfloat(values[i]);
@@ -209,19 +259,16 @@ __device__ inline void store_eight(const EpilogueArgs& e, const RowTerms& terms,
                                    const Accumulator (&products)[8]) {
     uint32_t bits[8];
     finish_eight(e, terms, token, row, rows, products, bits);
-    const int64_t place = token * e.y.row_stride + row * e.y.column_stride;
-    const bool narrow = e.y.element == Element::fp16 || e.y.element == Element::bf16;
-    const auto address = reinterpret_cast<uintptr_t>(e.y.data) + uintptr_t(place) * (narrow ? 2 : 4);
-    auto* to = reinterpret_cast<uint4*>(address);
-    if (e.y.column_stride != 1 || row + 8 > rows || e.y.element == Element::int8 || address % 16 != 0) {
+    const EightPlaces at(e, token, row, rows);
+    if (!at.whole) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-            if (row + i < rows) store_bits(e.y, place + i * e.y.column_stride, bits[i]);
-    } else if (narrow) {
-        *to = make_uint4(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16);
+            if (row + i < rows) store_bits(e.y, at.place + i * e.y.column_stride, bits[i]);
+    } else if (at.narrow) {
+        at.address[0] = make_uint4(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16);
     } else {
-        to[0] = make_uint4(bits[0], bits[1], bits[2], bits[3]);
-        to[1] = make_uint4(bits[4], bits[5], bits[6], bits[7]);
+        at.address[0] = make_uint4(bits[0], bits[1], bits[2], bits[3]);
+        at.address[1] = make_uint4(bits[4], bits[5], bits[6], bits[7]);
     }
 }
 
@@ -232,6 +279,7 @@ inline EpilogueArgs epilogue_of(const core::MatmulProblem& problem) {
     e.y = problem.y;
     e.scale = given.scale;
     e.output_scale = given.output_scale;
+    e.beta = given.beta;
     e.activation = given.activation;
     e.depth = int32_t(problem.k());
     if (given.row_scale) e.token_scale[1] = {static_cast<const float*>(given.row_scale->data), given.row_scale->column_stride};

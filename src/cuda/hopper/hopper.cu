@@ -149,8 +149,9 @@ int64_t token_pitch(const FamilyTraits& family, const MatmulProblem& problem) {
 bool can_store_boxes(const MatmulProblem& problem) {
     const core::Tensor& y = problem.y;
     return (y.element == Element::bf16 || y.element == Element::fp16) && y.column_stride == 1 &&
-           problem.epilogue.activation == Activation::none && reinterpret_cast<uintptr_t>(y.data) % copy_alignment == 0 &&
-           (y.rows <= 1 || (y.row_stride * 2) % copy_alignment == 0) && y.row_stride >= y.columns;
+           problem.epilogue.activation == Activation::none && problem.epilogue.beta == 0.0f &&
+           reinterpret_cast<uintptr_t>(y.data) % copy_alignment == 0 && (y.rows <= 1 || (y.row_stride * 2) % copy_alignment == 0) &&
+           y.row_stride >= y.columns;
 }
 
 // The terms of blocks: the fp16 numbers of a k block, and of K types the bytes of the half of a block that it lies in.

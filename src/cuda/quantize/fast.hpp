@@ -26,4 +26,7 @@ void run_dequantize_units(const core::DequantizeProblem& problem);
 std::string supports_dequantize_blocks(const core::DequantizeProblem& problem);
 void run_dequantize_blocks(const core::DequantizeProblem& problem);
 
+// Plain numbers with any strides: units of eight where a side has them side by side.
+void run_convert(const core::ConvertProblem& problem);
+
 }  // namespace lowbit::cuda

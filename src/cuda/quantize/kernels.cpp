@@ -33,6 +33,7 @@ void register_quantize_kernels(core::Registry& registry) {
     registry.dequantize.add(kernel("cuda_dequantize_units", supports_dequantize_units, run_dequantize_units));
     registry.dequantize.add(kernel("cuda_dequantize_blocks", supports_dequantize_blocks, run_dequantize_blocks));
     registry.dequantize.add(kernel<core::DequantizeProblem>("cuda_dequantize", everything, run_dequantize));
+    registry.convert.add(kernel<core::ConvertProblem>("cuda_convert", everything, run_convert));
 }
 
 }  // namespace lowbit::cuda
