@@ -36,7 +36,7 @@ if(LOWBIT_HAS_CUDA)
   list(FILTER sources EXCLUDE REGEX "/(absent|decode|hopper)/")
   # Machine code of sm_80 runs on every 8.x: only what has instructions of 8.9 for fp8 is compiled for it as well.
   set(with_fp8 ${sources})
-  list(FILTER with_fp8 INCLUDE REGEX "/(gemm/ampere_fp8|quantize/(blocks|dequantize_units|group|row)).cu$")
+  list(FILTER with_fp8 INCLUDE REGEX "/(gemm/ampere_fp8|quantize/(blocks|convert|dequantize_units|group|row)).cu$")
   list(REMOVE_ITEM sources ${with_fp8})
   lowbit_objects(cuda SOURCES ${sources})
   lowbit_objects(cuda_fp8 SOURCES ${with_fp8})

@@ -163,7 +163,7 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
         cases.push_back({Format::parse("int8:row"), Format::parse("int8:row"), size.m, size.n, size.k, EpilogueKind::raw, true});
     // Bits: rows of whole 16 bytes, which the copy engine takes, and one that ends inside of a byte.
     const Format bits = Format::parse("int1:row");
-    for (const Shape& size : {Shape{65, 264, 1280}, Shape{260, 393, 2048}, Shape{33, 1040, 9344}, Shape{17, 72, 18430}})
+    for (const Shape& size : {Shape{65, 264, 1280}, Shape{130, 200, 2048}, Shape{9, 264, 9344}, Shape{17, 72, 18430}})
         for (const EpilogueKind kind : {EpilogueKind::raw, EpilogueKind::scales_bf16, EpilogueKind::scales_fp16})
             cases.push_back({bits, bits, size.m, size.n, size.k, kind, true});
 }

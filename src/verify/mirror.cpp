@@ -76,6 +76,10 @@ core::QuantizedView Mirror::packed(const core::QuantizedView& mirrored) {
     return view;
 }
 
+void Mirror::bring(const core::Tensor& host, const core::Tensor& mirrored) {
+    if (on_device() && bytes_of(host) > 0) cuda::copy_to_device(context_, mirrored.data, host.data, bytes_of(host));
+}
+
 void Mirror::bring_back(const core::Tensor& host, const core::Tensor& mirrored) {
     if (on_device()) cuda::copy_to_host(context_, host.data, mirrored.data, bytes_of(host));
 }

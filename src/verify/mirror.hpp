@@ -21,6 +21,8 @@ public:
     core::QuantizedView packed(const core::QuantizedView& mirrored);
     void* memory(int64_t bytes);
 
+    // Fills a mirrored matrix with the host's numbers once more.
+    void bring(const core::Tensor& host, const core::Tensor& mirrored);
     // Waits, and brings what was written back into the host's matrices.
     void bring_back(const core::Tensor& host, const core::Tensor& mirrored);
     void bring_back(const core::QuantizedView& host, const core::QuantizedView& mirrored);

@@ -3,6 +3,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <memory>
+#include <optional>
 
 #include "core/packed.hpp"
 #include "reference/codes.hpp"
@@ -170,8 +173,8 @@ double output_unit(Element element, double value) {
 }
 
 // `products`: those with the rows of the weight that the result is made of, one, or two with a gate; `before`: what the output held.
-double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n,
-             const std::vector<Product>& products, double before, double expected) {
+double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, int64_t m, int64_t n, const Product* products,
+             double before, double expected) {
     if (problem.raw_integers()) return 0;
     const core::Epilogue& e = problem.epilogue;
     double product = allowed(problem, kernel, m, n, products[0], e.activation);
@@ -187,19 +190,14 @@ double bound(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
     return product + output_unit(problem.y.element, expected) + 1e-37;
 }
 
-void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, const OperandStorage& x, const OperandStorage& weight,
+void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& kernel, const std::vector<Product>& products,
              const MatrixStorage& before, const MatrixStorage& got, const MatrixStorage& expected, Outcome& outcome) {
-    std::vector<std::vector<double>> tokens;
-    for (int64_t m = 0; m < problem.m(); ++m) tokens.push_back(x.row(m));
-    for (int64_t n = 0; n < problem.n(); ++n) {
-        std::vector<WeightRow> rows{{weight.row(n), weight.minimums(n)}};
-        if (problem.epilogue.gate) rows.push_back({weight.row(n + problem.n()), weight.minimums(n + problem.n())});
+    const int64_t each = problem.epilogue.gate ? 2 : 1;
+    for (int64_t n = 0; n < problem.n(); ++n)
         for (int64_t m = 0; m < problem.m(); ++m) {
-            std::vector<Product> products;
-            products.reserve(rows.size());
-            for (const WeightRow& row : rows) products.emplace_back(tokens[size_t(m)], row);
             const double difference = std::fabs(got.at(m, n) - expected.at(m, n)),
-                         limit = bound(problem, kernel, m, n, products, before.at(m, n), expected.at(m, n));
+                         limit = bound(problem, kernel, m, n, &products[size_t((n * problem.m() + m) * each)], before.at(m, n),
+                                       expected.at(m, n));
             const double error = difference == 0                   ? 0
                                  : difference <= limit             ? difference / limit
                                  : limit > 0 && difference > limit ? difference / limit
@@ -209,7 +207,6 @@ void compare(const MatmulProblem& problem, const core::Kernel<MatmulProblem>& ke
             outcome.difference =
                 core::join("y[", m, ",", n, "] = ", got.at(m, n), ", reference ", expected.at(m, n), ", allowed difference ", limit);
         }
-    }
 }
 
 void compare_bits(const MatrixStorage& got, const MatrixStorage& expected, Outcome& outcome) {
@@ -246,54 +243,124 @@ void fill_static_scales(const Context& context, const QuantizeCase& tested, cons
     reference::quantize({&context, other.tensor(), view, false});
 }
 
+// All of a case that no kernel changes: made once, since dozens of kernels are asked and the reference takes longer than all of them.
+class PreparedMatmul {
+public:
+    PreparedMatmul(const Context& context, const MatmulCase& tested)
+        : context_(context),
+          tested_(tested),
+          seed_(seed_of(tested.text())),
+          x_(tested.x, tested.m, tested.k, seed_),
+          weight_(tested.weight, tested.weight_rows(), tested.k, seed_ + 10),
+          epilogue_(tested.epilogue, tested.m, tested.weight_rows(), tested.k, seed_),
+          before_(output()),
+          expected_(output()),
+          mirror_(context_) {
+        x_.quantize(context_);
+        weight_.quantize(context_);
+        mirrored_ = {&context_, mirror_.operand(x_.operand), mirror_.operand(weight_.operand), mirror_.tensor(before_.tensor()),
+                     mirror_.epilogue(epilogue_.epilogue)};
+        // A weight that has a packed layout of its own is multiplied both ways, where a kernel takes both.
+        if (weight_.operand.is_quantized && core::packed_layout(tested.weight, context.device) == core::PackedLayout::tiles)
+            packed_ = mirror_.packed(mirrored_.weight.quantized);
+    }
+    PreparedMatmul(const PreparedMatmul&) = delete;
+    PreparedMatmul& operator=(const PreparedMatmul&) = delete;
+
+    Outcome run(const core::Kernel<MatmulProblem>& kernel, const Context& context) {
+        Outcome outcome, other;
+        const bool ran = run(kernel, context, false, outcome), ran_packed = packed_ && run(kernel, context, true, ran ? other : outcome);
+        return ran && ran_packed && other.error > outcome.error ? other : outcome;
+    }
+
+private:
+    // Numbers that beta is multiplied with, or NaN, which must not matter.
+    MatrixStorage output() const {
+        MatrixStorage made(epilogue_.output, tested_.m, tested_.n, epilogue_.transposed);
+        const bool integers = epilogue_.output == Element::int8 || epilogue_.output == Element::int32;
+        const int64_t count = tested_.m * tested_.n;
+        if (!integers) made.fill(tested_.has_beta() ? normal_values(count, seed_ + 20) : nans(count));
+        return made;
+    }
+
+    // False, with the reason in the outcome, where the kernel does not take it.
+    bool run(const core::Kernel<MatmulProblem>& kernel, const Context& context, bool packed, Outcome& outcome) {
+        const MatrixStorage got = output();
+        MatmulProblem problem = mirrored_;
+        problem.context = &context;
+        if (context.device == Device::cpu) problem.y = got.tensor();
+        if (packed) problem.weight.quantized = *packed_;
+        core::check(problem);
+        outcome.not_run = core::KernelList<MatmulProblem>::reason_against(kernel, problem);
+        if (!outcome.not_run.empty()) return false;
+        Mirror scratch(context);
+        scratch.bring(got.tensor(), problem.y);
+        run_on(scratch, kernel, problem);
+        scratch.bring_back(got.tensor(), problem.y);
+        find_products();
+        compare(on_host(), kernel, products_, before_, got, expected_, outcome);
+        return true;
+    }
+
+    MatmulProblem on_host() const { return {&context_, x_.operand, weight_.operand, expected_.tensor(), epilogue_.epilogue}; }
+
+    // By the reference, and what bounds are made of: for every row of the weight and token, of both halves of a gate.
+    void find_products() {
+        if (found_) return;
+        found_ = true;
+        const MatmulProblem problem = on_host();
+        reference::matmul(problem);
+        std::vector<std::vector<double>> tokens;
+        for (int64_t m = 0; m < problem.m(); ++m) tokens.push_back(x_.row(m));
+        for (int64_t n = 0; n < problem.n(); ++n) {
+            std::vector<WeightRow> rows{{weight_.row(n), weight_.minimums(n)}};
+            if (tested_.gated()) rows.push_back({weight_.row(n + problem.n()), weight_.minimums(n + problem.n())});
+            for (const std::vector<double>& token : tokens)
+                for (const WeightRow& row : rows) products_.emplace_back(token, row);
+        }
+    }
+
+    const Context& context_;
+    MatmulCase tested_;
+    uint64_t seed_;
+    OperandStorage x_, weight_;
+    EpilogueStorage epilogue_;
+    MatrixStorage before_, expected_;
+    Mirror mirror_;
+    MatmulProblem mirrored_;
+    std::optional<core::QuantizedView> packed_;
+    bool found_ = false;
+    std::vector<Product> products_;
+};
+
+// The cases that were met so far, for kernels of one device.
+class PreparedCases {
+public:
+    static PreparedCases& on(Device device) {
+        // Never destroyed: at the end of the program there may be no device left to free memory on.
+        static auto* all = new std::map<Device, PreparedCases>;
+        return all->try_emplace(device, device).first->second;
+    }
+    explicit PreparedCases(Device device) {
+        context_.set_threads(2);
+        use_device(context_, device);
+    }
+    PreparedMatmul& find(const MatmulCase& tested) {
+        std::unique_ptr<PreparedMatmul>& found = cases_[tested.text()];
+        if (!found) found = std::make_unique<PreparedMatmul>(context_, tested);
+        return *found;
+    }
+
+private:
+    Context context_;
+    std::map<std::string, std::unique_ptr<PreparedMatmul>> cases_;
+};
+
 }  // namespace
 
 Outcome verify(const core::Kernel<MatmulProblem>& kernel, const Context& context, const MatmulCase& tested) {
     if (tested.for_gpus && context.device == Device::cpu) return {.not_run = "for GPUs", .error = 0, .difference = ""};
-    const uint64_t seed = seed_of(tested.text());
-    const OperandStorage x(tested.x, tested.m, tested.k, seed), weight(tested.weight, tested.weight_rows(), tested.k, seed + 10);
-    const EpilogueStorage epilogue(tested.epilogue, tested.m, tested.weight_rows(), tested.k, seed);
-    // Numbers that beta is multiplied with, or NaN, which must not matter.
-    const auto output = [&] {
-        MatrixStorage made(epilogue.output, tested.m, tested.n, epilogue.transposed);
-        const bool integers = epilogue.output == Element::int8 || epilogue.output == Element::int32;
-        if (!integers) made.fill(tested.has_beta() ? normal_values(tested.m * tested.n, seed + 20) : nans(tested.m * tested.n));
-        return made;
-    };
-    const MatrixStorage before = output(), expected = output();
-    MatmulProblem on_host{&context, x.operand, weight.operand, expected.tensor(), epilogue.epilogue};
-    Outcome outcome;
-    bool ran = false;
-    // A weight that has a packed layout of its own is multiplied both ways, where the kernel takes both.
-    const bool has_tiles = weight.operand.is_quantized && core::packed_layout(tested.weight, context.device) == core::PackedLayout::tiles;
-    for (const bool packed : {false, true}) {
-        if (packed && !has_tiles) continue;
-        const MatrixStorage got = output();
-        const auto mirrored = [&](Mirror& mirror) {
-            MatmulProblem problem{&context, mirror.operand(x.operand), mirror.operand(weight.operand), mirror.tensor(got.tensor()),
-                                  mirror.epilogue(epilogue.epilogue)};
-            if (packed) problem.weight.quantized = mirror.packed(problem.weight.quantized);
-            core::check(problem);
-            return problem;
-        };
-        // Formats and shapes decide, so a kernel is asked before the reference quantizes, which can take longer than all the rest.
-        if (!ran) {
-            Mirror mirror(context);
-            outcome.not_run = core::KernelList<MatmulProblem>::reason_against(kernel, mirrored(mirror));
-            if (!outcome.not_run.empty()) continue;
-            x.quantize(context);
-            weight.quantize(context);
-            reference::matmul(on_host);
-        }
-        Mirror mirror(context);
-        const MatmulProblem problem = mirrored(mirror);
-        if (ran && !core::KernelList<MatmulProblem>::reason_against(kernel, problem).empty()) continue;
-        ran = true;
-        run_on(mirror, kernel, problem);
-        mirror.bring_back(got.tensor(), problem.y);
-        compare(on_host, kernel, x, weight, before, got, expected, outcome);
-    }
-    return outcome;
+    return PreparedCases::on(context.device).find(tested).run(kernel, context);
 }
 
 Outcome verify(const core::Kernel<core::QuantizeProblem>& kernel, const Context& context, const QuantizeCase& tested) {

@@ -79,7 +79,8 @@ struct DecodeConfig {
     static constexpr int Segments = Segments_;  // groups of a unit; 0: no scales along K
     static constexpr int steps_per_unit = atoms_per_unit * Source::steps_per_atom;
     static constexpr int steps_per_segment = steps_per_unit / (Segments > 0 ? Segments : 1);
-    static constexpr int slots = warp_ring_bytes / (RowTiles * Source::unit_bytes);
+    // A source's table takes its room from the rings.
+    static constexpr int slots = (warp_ring_bytes - Source::table_bytes / most_decode_warps) / (RowTiles * Source::unit_bytes);
     // A slot: the codes of the tiles, then their scales or terms, then their zero points.
     static constexpr int scale_room = Scales == DecodeScales::blocks ? Source::Terms::bytes
                                       : Scales == DecodeScales::rows ? 0

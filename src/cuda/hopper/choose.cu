@@ -28,15 +28,19 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     const int64_t tiles = cluster_tiles(kernel, rows, tokens) * tile.cluster;
     const int64_t slots = int64_t(std::max(kernel.resident_clusters(cluster), 1)) * cluster, blocks = tiles * splits;
     const auto active = double(std::min(slots, blocks)), waves = double(core::ceil_div(blocks, slots));
-    // Every weight is read from memory once, and from the cache by the tiles of other tokens.
-    // Blocks that share tokens wait for each other, which shows where memory is what they wait for.
-    const double read =
-        kernel.weight_bytes * active / memory_rate(active) / double(core::ceil_div(tokens, tile.tokens)) * (tile.cluster > 1 ? 1.3 : 1.0);
-    const double cached = (kernel.weight_bytes + tile.tokens * 128.0 / tile.cluster) * active / cache_rate;
-    const double loop = double(core::ceil_div(k_blocks, splits)) * std::max({kernel.clocks, read, cached});
+    const auto token_tiles = double(core::ceil_div(tokens, tile.tokens)), tile_tokens = double(std::min<int64_t>(tokens, tile.tokens));
+    // The time of a k block, with so many blocks under way that share their tokens or not. Every weight is read from memory once, and from
+    // the cache by the tiles of other tokens. Blocks that share wait for each other, which shows where memory is what they wait for.
+    const auto block_time = [&](double active_blocks, int sharing) {
+        const double read = kernel.weight_bytes * active_blocks / memory_rate(active_blocks) / token_tiles * (sharing > 1 ? 1.1 : 1.0);
+        const double cached = (kernel.weight_bytes + tile_tokens * 128.0 / sharing) * active_blocks / cache_rate;
+        return std::max({kernel.clocks, read, cached});
+    };
+    const double loop = double(core::ceil_div(k_blocks, splits)) * block_time(active, tile.cluster);
     if (const int halved = halved_tiles(kernel, rows, tokens, k_blocks)) {
         const auto whole = double((tiles / tile.cluster - halved) * tile.cluster / slots);
-        return whole * (loop + tile_overhead) + loop / 2 + tile_overhead + exchange_overhead + 2 * overhead_per_split;
+        const double half = double(core::ceil_div(k_blocks, 2)) * block_time(4.0 * halved, 1);
+        return whole * (loop + tile_overhead) + half + tile_overhead + exchange_overhead + 2 * overhead_per_split;
     }
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;

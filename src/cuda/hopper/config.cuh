@@ -7,6 +7,8 @@
 
 namespace lowbit::cuda {
 
+constexpr int token_scale_slots = 8;  // k blocks whose scales of tokens are in shared memory
+
 struct HopperTile {
     int rows, tokens;  // of the result, per block
     int stages;        // of the ring

@@ -370,7 +370,10 @@ HopperKernels hopper_kernels_for(HopperFamily family, const MatmulProblem& probl
     case HopperFamily::fp8: return hopper_fp8();
     case HopperFamily::widened_bf16: return hopper_widened_bf16(problem.weight.quantized.format.element);
     case HopperFamily::widened_fp16: return hopper_widened_fp16(problem.weight.quantized.format.element);
-    case HopperFamily::fp8_blocks: return hopper_fp8_blocks();
+    case HopperFamily::fp8_blocks: {
+        const core::Format& format = problem.weight.quantized.format;
+        return hopper_fp8_blocks(format.granularity == Granularity::block && format.group_rows % 128 == 0);
+    }
     case HopperFamily::tiles_int8: return hopper_tiles_int8();
     case HopperFamily::tiles_int8_groups: return hopper_tiles_int8_groups(core::tile_scale_element(problem.weight.quantized.format));
     default: break;
@@ -467,7 +470,7 @@ HopperKernels any_kernels(HopperFamily family) {
     case HopperFamily::widened_fp16: return hopper_widened_bf16(Element::int8);
     case HopperFamily::tiles_int8: return hopper_tiles_int8();
     case HopperFamily::fp8_blocks:
-    case HopperFamily::tiles_int8_groups: return hopper_fp8_blocks();
+    case HopperFamily::tiles_int8_groups: return hopper_fp8_blocks(true);
     default: return hopper_bf16();
     }
 }

@@ -32,8 +32,8 @@ HopperKernels hopper_int8();
 HopperKernels hopper_int8_uint8();  // tokens without sign
 HopperKernels hopper_int1();
 HopperKernels hopper_fp8();
-// fp8 with a scale for every 128 values of both sides.
-HopperKernels hopper_fp8_blocks();
+// fp8 with a scale for every 128 values of both sides; one scale: for blocks of whole tiles of the weight's rows.
+HopperKernels hopper_fp8_blocks(bool one_scale);
 // int4 in tiles x int8: a scale per row, or one for every 128 values and more.
 HopperKernels hopper_tiles_int8();
 HopperKernels hopper_tiles_int8_groups(Element scale);

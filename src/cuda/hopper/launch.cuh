@@ -65,7 +65,7 @@ HopperKernel hopper_kernel() {
     kernel.tile = C::tile;
     kernel.most_splits = Gemm::most_splits;
     kernel.can_halve = Gemm::can_halve;
-    kernel.store_tokens = store_pass_tokens(C::tile.tokens, correction_of<typename C::Source::Kind>);
+    kernel.store_tokens = store_pass_tokens;
     kernel.clocks = C::clocks;
     kernel.weight_bytes = C::Source::template Tile<C::tile.rows, 1>::stage_bytes;
     kernel.resident_clusters = HopperLaunch<C>::resident_clusters;
@@ -75,11 +75,13 @@ HopperKernel hopper_kernel() {
 
 // As many stages as fit beside the memory of the stores, and a kilobyte for what is small and for alignment.
 template <class Source, int Rows>
-constexpr int stages_of(int tokens, int depth) {
+constexpr int stages_of(int tokens, int depth, bool alternate = false) {
     constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
-    const int store_bytes = store_bytes_of(tokens, correction_of<typename Source::Kind>);
-    const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? tokens * 4 : 0);
-    const int left = limit - HopperTile::groups * ((store_bytes + kilobyte - 1) / kilobyte * kilobyte);
+    const int blocks = Rows / 64 / (alternate ? 1 : HopperTile::groups);  // of a warpgroup
+    const int store_bytes = store_bytes_of(blocks * tokens / store_pass_tokens, tokens, correction_of<typename Source::Kind>);
+    const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes);
+    const int scale_bytes = Source::token_groups ? tokens * 4 * token_scale_slots : 0;
+    const int left = limit - scale_bytes - HopperTile::groups * ((store_bytes + kilobyte - 1) / kilobyte * kilobyte);
     const int stages = (left - (weight_bytes % kilobyte ? kilobyte : 0) - 512) / stage_bytes;
     return stages < 8 ? stages : 8;
 }
@@ -100,7 +102,7 @@ struct RowsKernels {
     struct Square {
         using Source = Source_;
         static constexpr HopperTile tile{
-            .rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2, .alternate = true};
+            .rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1, true), .cluster = 2, .alternate = true};
         static constexpr double clocks = 540 * pace<typename Source::Kind>;
     };
     // Both warpgroups at one tile: its last wave can be halved.
@@ -127,7 +129,7 @@ struct TilesKernels {
     struct Large {
         using Source = Source_;
         static constexpr HopperTile tile{
-            .rows = 64, .tokens = 256, .stages = stages_of<Source, 64>(256, 1), .cluster = 2, .alternate = true};
+            .rows = 64, .tokens = 256, .stages = stages_of<Source, 64>(256, 1, true), .cluster = 2, .alternate = true};
         static constexpr double clocks = 590 * Source::decode_cost;
     };
     struct Square {

@@ -27,13 +27,16 @@ class HopperGemm {
     static constexpr int blocks_per_group = tile.rows / 64 / groups_per_tile;
     using Kind = typename C::Source::Kind;
     using Weight = typename C::Source::template Tile<tile.rows, blocks_per_group>;
-    static constexpr bool promoted = C::Source::promoted, token_groups = C::Source::token_groups;
+    static constexpr bool promoted = C::Source::promoted, token_groups = C::Source::token_groups, one_scale = C::Source::one_scale;
     static_assert(!promoted || (!tile.alternate && tile.depth == 1));
     using Part = typename Kind::Accumulator;
     using Sum = std::conditional_t<promoted, float, Part>;
     using Sums = Sum[blocks_per_group][tile.tokens / 2];
     using Store = HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>>;
     using At = RingPlace<tile.stages>;
+    // The scales of tokens have a ring of their own: they are needed longer than the stage, which is to be filled again.
+    static constexpr int scale_slots = token_scale_slots;
+    using ScalesAt = RingPlace<scale_slots>;
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
 
 public:
@@ -41,8 +44,9 @@ public:
         alignas(1024) uint8_t tokens[tile.stages][tile.depth][token_bytes];
         alignas(1024) uint8_t weight[tile.stages][tile.depth][Weight::stage_bytes];
         typename Store::Shared store[groups];
-        alignas(16) float token_scales[token_groups ? tile.stages : 1][token_groups ? tile.tokens : 4];
+        alignas(16) float token_scales[token_groups ? scale_slots : 1][token_groups ? tile.tokens : 4];
         Ring<tile.stages> ring;
+        Ring<scale_slots> scale_ring;
         Turns turns;
     };
     static constexpr int tile_bytes = tile.rows * tile.tokens * 4;
@@ -52,8 +56,13 @@ public:
 
     __device__ static void run(const HopperArgs& args, Shared& shared) {
         const bool clustered = tile.cluster > 1 || args.splits > 1;
+        if (threadIdx.x == groups * 128) {
+            ptx::prefetch_map(args.tokens), ptx::prefetch_map(args.weight);
+            if (args.store_boxes) ptx::prefetch_map(args.output);
+        }
         if (threadIdx.x == 0) {
-            shared.ring.initialise(token_groups ? 2 : 1, 4 * groups_per_tile * tile.cluster);
+            shared.ring.initialise(1, 4 * groups_per_tile * tile.cluster);
+            if constexpr (token_groups) shared.scale_ring.initialise(1, 4 * groups_per_tile);
             shared.turns.initialise();
             ptx::publish_barriers();
         }
@@ -146,41 +155,53 @@ private:
         });
     }
 
-    // The scales of a k block's tokens, loaded some stages before there is room for them.
+    // The scales of a k block's tokens, loaded some k blocks before there is room for them.
     __device__ static void copy_token_scales(const HopperArgs& args, Shared& shared) {
         constexpr int ahead = 4, each = tile.tokens / 32;
         const int lane = threadIdx.x % 32;
-        At at;
+        ScalesAt at;
         for_each_piece(args, 0, 1, [&](Piece piece) {
             const float* from[each];
 #pragma unroll
             for (int i = 0; i < each; ++i)
                 from[i] = args.token_scales + smaller(int64_t(piece.token) + lane + 32 * i, args.token_count - 1) * args.token_scale_stride;
-            float values[ahead][each];
-            const auto load = [&](int k, float(&to)[each]) {
+            // One scale of the weight for all rows of the tile goes with those of the tokens.
+            const float* weight = nullptr;
+            if constexpr (one_scale)
+                weight = reinterpret_cast<const float*>(args.group_scales.data +
+                                                        args.group_scales.offset(smaller(int64_t(piece.row), args.rows - 1), 0));
+            float values[ahead][each], of_weight[ahead];
+            const auto load = [&](int k, float(&to)[each], float& factor) {
+                const int which = smaller(k, args.last_group);
 #pragma unroll
-                for (int i = 0; i < each; ++i) to[i] = from[i][smaller(k, args.last_group)];
+                for (int i = 0; i < each; ++i) to[i] = from[i][which];
+                if constexpr (one_scale) factor = weight[which];
             };
             const int k_end = piece.k_first + piece.k_count;
 #pragma unroll
-            for (int i = 0; i < ahead; ++i) load(piece.k_first + i, values[i]);
+            for (int i = 0; i < ahead; ++i) load(piece.k_first + i, values[i], of_weight[i]);
             for (int first = piece.k_first; first < k_end; first += ahead)
 #pragma unroll
                 for (int i = 0; i < ahead; ++i) {
                     if (first + i >= k_end) break;
-                    shared.ring.wait_empty(at);
+                    shared.scale_ring.wait_empty(at);
 #pragma unroll
-                    for (int j = 0; j < each; ++j) shared.token_scales[at.stage][lane + 32 * j] = values[i][j];
+                    for (int j = 0; j < each; ++j)
+                        if constexpr (one_scale)
+                            shared.token_scales[at.stage][scale_place(lane) + 32 * j] = values[i][j] * of_weight[i];
+                        else
+                            shared.token_scales[at.stage][lane + 32 * j] = values[i][j];
                     __syncwarp();
-                    if (lane == 0) ptx::arrive(shared.ring.full + at.stage);
+                    if (lane == 0) ptx::arrive(shared.scale_ring.full + at.stage);
                     at.advance();
-                    load(first + i + ahead, values[i]);
+                    load(first + i + ahead, values[i], of_weight[i]);
                 }
         });
     }
 
     // Parts of one k block at a time: while the tensor core makes those of the next, the ones before are added up.
-    __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, Piece piece, int first_block, Sums& sums) {
+    __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, ScalesAt& scales_at, Piece piece,
+                                             int first_block, Sums& sums) {
         using Parts = Part[blocks_per_group][tile.tokens / 2];
         struct Block {  // what a k block needs until its parts are added
             typename Weight::Fragment fragment;
@@ -199,8 +220,9 @@ private:
         };
         const auto decode = [&](Block& block) {
             Weight::decode(block.fragment, raw, args);
+            if constexpr (!one_scale)
 #pragma unroll
-            for (int i = 0; i < 2 * blocks_per_group; ++i) block.scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
+                for (int i = 0; i < 2 * blocks_per_group; ++i) block.scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
             block.place = at;
             at.advance();
         };
@@ -208,10 +230,19 @@ private:
             Weight::keep(block.fragment);
 #pragma unroll
             for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) ptx::own(parts[i / (tile.tokens / 2)][i % (tile.tokens / 2)]);
-            add_parts<blocks_per_group, tile.tokens, token_groups>(sums, parts, block.scales,
-                                                                   shared.token_scales[token_groups ? block.place.stage : 0]);
             __syncwarp();
             shared.ring.template release<tile.cluster>(block.place);
+            if constexpr (token_groups) shared.scale_ring.wait_full(scales_at);
+            const float* token_scales = shared.token_scales[token_groups ? scales_at.stage : 0];
+            if constexpr (one_scale)
+                add_scaled_parts<blocks_per_group, tile.tokens>(sums, parts, token_scales);
+            else
+                add_parts<blocks_per_group, tile.tokens, token_groups>(sums, parts, block.scales, token_scales);
+            if constexpr (token_groups) {
+                __syncwarp();
+                shared.scale_ring.template release<1>(scales_at);
+                scales_at.advance();
+            }
         };
         const auto multiply = [&](int k, Block& block, Parts& parts) {
             fetch(k);
@@ -292,6 +323,7 @@ private:
         Store store(shared.store[group], group);
         const int first_block = tile.alternate ? 0 : group * blocks_per_group;
         At at;
+        ScalesAt scales_at;
         uint32_t round = 0;
         if (tile.alternate && group == 1) at.advance(args.k_stages);
         for_each_piece(args, tile.alternate ? group : 0, tile.alternate ? groups : 1, [&](Piece piece) {
@@ -300,7 +332,7 @@ private:
             store.prefetch(args, row, piece.token);
             if constexpr (tile.alternate) shared.turns.wait(group, round++);
             if constexpr (promoted)
-                multiply_promoted(args, shared, at, piece, first_block, sums);
+                multiply_promoted(args, shared, at, scales_at, piece, first_block, sums);
             else
                 multiply_tile(args, shared, group, at, piece, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile

@@ -17,23 +17,39 @@ __device__ inline void add_parts(float (&sums)[Blocks][Tokens / 2], const Part (
         for (int block = 0; block < Blocks; ++block)
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                float part;
-                if constexpr (std::is_same_v<Part, int32_t>) {
-                    // An int32 of up to 22 bits as fp32, in half the time of a conversion: in the mantissa of 1.5 * 2^23.
-                    part = __int_as_float(parts[block][4 * i + e] + 0x4b400000) - 12582912.0f;
-                } else {
-                    part = parts[block][4 * i + e];
-                }
+                const float part = float(parts[block][4 * i + e]);
                 const float scale = TokenGroups ? scales[block][e / 2] * (e % 2 ? by_token.y : by_token.x) : scales[block][e / 2];
                 sums[block][4 * i + e] += part * scale;
             }
     }
 }
 
-// fp8 with a scale for 128 values of a token, and for 128 columns of a row or of a block of rows: a k block.
+// The same where all rows have one scale, which has been multiplied into those of the tokens. They lie so that a thread finds those of its
+// four tokens of sixteen side by side.
+__device__ inline int scale_place(int token) { return token / 16 * 16 + token % 8 / 2 * 4 + token % 16 / 8 * 2 + token % 2; }
+
+template <int Blocks, int Tokens>
+__device__ inline void add_scaled_parts(float (&sums)[Blocks][Tokens / 2], const float (&parts)[Blocks][Tokens / 2],
+                                        const float* token_scales) {
+#pragma unroll
+    for (int i = 0; i < Tokens / 16; ++i) {
+        const float4 scales = *reinterpret_cast<const float4*>(token_scales + 16 * i + 4 * (threadIdx.x % 4));
+#pragma unroll
+        for (int block = 0; block < Blocks; ++block)
+#pragma unroll
+            for (int e = 0; e < 8; ++e) {
+                const float scale = e < 4 ? (e % 2 ? scales.y : scales.x) : (e % 2 ? scales.w : scales.z);
+                sums[block][8 * i + e] += parts[block][8 * i + e] * scale;
+            }
+    }
+}
+
+// fp8 with a scale for 128 values of a token, and for 128 columns of a row or of a block of rows: a k block. OneScale: all rows of a tile
+// lie in one block.
+template <bool OneScale>
 struct Fp8Blocks {
     using Kind = ptx::WgmmaE4m3;
-    static constexpr bool promoted = true, token_groups = true;
+    static constexpr bool promoted = true, token_groups = true, one_scale = OneScale;
     template <int Rows, int Blocks>
     struct Tile : PlainRows<Kind>::Tile<Rows, Blocks> {
         using Plain = PlainRows<Kind>::Tile<Rows, Blocks>;
@@ -49,13 +65,13 @@ struct Fp8Blocks {
             __device__ RowScales(const HopperArgs& args, int row, int k_block) {
                 const int thread = threadIdx.x % 128;
 #pragma unroll
-                for (int i = 0; i < 2 * Blocks; ++i) {
+                for (int i = 0; i < (OneScale ? 0 : 2 * Blocks); ++i) {
                     const int64_t r = row + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
                     const GroupScales& scales = args.group_scales;
                     first[i / 2][i % 2] = reinterpret_cast<const float*>(scales.data + scales.offset(smaller(r, args.rows - 1), 0));
                     ptx::hold(first[i / 2][i % 2]);
                 }
-                ask(ahead[0], args, k_block), ask(ahead[1], args, k_block + 1);
+                if constexpr (!OneScale) ask(ahead[0], args, k_block), ask(ahead[1], args, k_block + 1);
             }
             __device__ void ask(float (&scales)[Blocks][2], const HopperArgs& args, int k_block) const {
                 const int which = smaller(k_block, args.last_group);
@@ -66,12 +82,14 @@ struct Fp8Blocks {
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, RowScales& rows, int k_block,
                                      const HopperArgs& args) {
             Plain::fetch(raw.fragment, stage, first_block, 0, k_block, args);
+            if constexpr (!OneScale) {
 #pragma unroll
-            for (int i = 0; i < 2 * Blocks; ++i) {
-                raw.scales[i / 2][i % 2] = rows.ahead[0][i / 2][i % 2];
-                rows.ahead[0][i / 2][i % 2] = rows.ahead[1][i / 2][i % 2];
+                for (int i = 0; i < 2 * Blocks; ++i) {
+                    raw.scales[i / 2][i % 2] = rows.ahead[0][i / 2][i % 2];
+                    rows.ahead[0][i / 2][i % 2] = rows.ahead[1][i / 2][i % 2];
+                }
+                rows.ask(rows.ahead[1], args, k_block + 2);
             }
-            rows.ask(rows.ahead[1], args, k_block + 2);
         }
         __device__ static void decode(Fragment& fragment, const Raw& raw, const HopperArgs&) { fragment = raw.fragment; }
     };
@@ -83,7 +101,7 @@ struct Fp8Blocks {
 template <bool Grouped, TileScales Scales>
 struct NibblesTimesInt8 {
     using Kind = ptx::WgmmaInt8;
-    static constexpr bool promoted = Grouped, token_groups = false;
+    static constexpr bool promoted = Grouped, token_groups = false, one_scale = false;
     static constexpr double decode_cost = 1.0;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {

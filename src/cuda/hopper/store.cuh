@@ -19,13 +19,35 @@ constexpr Correction correction_of = std::is_same_v<Kind, ptx::WgmmaInt8Uint8> ?
                                      : std::is_same_v<Kind, ptx::WgmmaInt1>    ? Correction::bits
                                                                                : Correction::none;
 
-// Tokens of a box of the output. The terms of a correction take the room of half a box.
-constexpr int store_pass_tokens(int tokens, Correction corrected) {
-    const int most = corrected == Correction::none ? 64 : 32;
-    return tokens < most ? tokens : most;
+// Boxes of 64 rows and this many tokens, and how many of them are under way: a box waits until the one that had its place before has been
+// read, which takes the copy engine longer than filling the next. The terms of a correction take the room of one.
+constexpr int store_pass_tokens = 32;
+constexpr int store_buffers(int boxes, Correction corrected) {
+    const int most = corrected == Correction::none ? 4 : 3;
+    return boxes < most ? boxes : most;
 }
-constexpr int store_bytes_of(int tokens, Correction corrected) {
-    return 2 * store_pass_tokens(tokens, corrected) * ptx::wgmma_row_bytes + tokens * (corrected == Correction::none ? 4 : 8);
+constexpr int store_bytes_of(int boxes, int tokens, Correction corrected) {
+    return store_buffers(boxes, corrected) * store_pass_tokens * ptx::wgmma_row_bytes + tokens * (corrected == Correction::none ? 4 : 8);
+}
+
+// Word (token, row) of 64 rows lies where four lanes with neighbouring tokens hit different banks.
+__device__ inline int staged(int token, int row) { return token * 64 + ((row / 8 ^ token / 2 % 4) * 8 + row % 8); }
+
+// A warpgroup's staged sums of 64 rows and some tokens through the epilogue. A call of its own: a kernel stores in several passes, each of
+// which would hold all of it.
+template <class Sum>
+__device__ __noinline__ void finish_pass(const HopperArgs& args, const Sum* staging, int64_t row, int64_t token, int tokens) {
+    const int thread = threadIdx.x % 128, run = thread % 8;
+    const int64_t first_row = row + run * 8;
+    if (first_row >= args.rows) return;
+    const RowTerms terms = load_row_terms(args.epilogue, first_row, args.rows);
+#pragma unroll 1
+    for (int t = thread / 8; t < tokens && token + t < args.token_count; t += 16) {
+        alignas(16) Sum products[8];
+        const auto* from = reinterpret_cast<const uint4*>(staging + staged(t, run * 8));
+        *reinterpret_cast<uint4*>(products) = from[0], *reinterpret_cast<uint4*>(products + 4) = from[1];
+        store_eight(args.epilogue, terms, token + t, first_row, args.rows, products);
+    }
 }
 
 // A warpgroup's share: Blocks x 64 rows, Tokens tokens.
@@ -34,13 +56,15 @@ class HopperStore {
     static constexpr bool corrected = Corrected != Correction::none;
 
 public:
-    static constexpr int pass_tokens = store_pass_tokens(Tokens, Corrected);
+    static constexpr int pass_tokens = store_pass_tokens, passes = Tokens / pass_tokens;
+    static constexpr int buffers = store_buffers(Blocks * passes, Corrected);
+    static_assert(Tokens % pass_tokens == 0 && buffers > 1);
     struct Plain {
-        alignas(1024) uint8_t staging[2][pass_tokens * ptx::wgmma_row_bytes];
+        alignas(1024) uint8_t staging[buffers][pass_tokens * ptx::wgmma_row_bytes];
         alignas(16) float token_factor[Tokens];
     };
     struct WithTerms {
-        alignas(1024) uint8_t staging[2][pass_tokens * ptx::wgmma_row_bytes];
+        alignas(1024) uint8_t staging[buffers][pass_tokens * ptx::wgmma_row_bytes];
         alignas(16) float token_factor[Tokens];
         alignas(16) int32_t token_term[Tokens];
     };
@@ -48,24 +72,37 @@ public:
 
     __device__ HopperStore(Shared& shared, int group) : shared_(shared), name_(group + 1) {}
 
-    // Before the main loop, so that what is loaded is there when it is needed.
+    // Before the main loop, so that what is loaded is there when it is needed. Everything is asked for before the first of it is used: they
+    // all take as long as one.
     __device__ void prefetch(const HopperArgs& args, int row, int token) {
         if (!args.store_boxes) return;
+        const EpilogueArgs& e = args.epilogue;
         const int thread = threadIdx.x % 128;
+        const auto row_of = [&](int i) {
+            return smaller(int64_t(row) + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, args.rows - 1);
+        };
+        const auto token_of = [&](int i) { return smaller(int64_t(token) + i * 128 + thread, args.token_count - 1); };
+        float row_scale[2][Blocks * 2], token_scale[2][factors_per_thread];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+#pragma unroll
+            for (int i = 0; i < Blocks * 2; ++i) row_scale[k][i] = e.row_scale[k].data ? e.row_scale[k].at(row_of(i)) : 1.0f;
+#pragma unroll
+            for (int i = 0; i < factors_per_thread; ++i)
+                token_scale[k][i] = e.token_scale[k].data ? e.token_scale[k].at(token_of(i)) : 1.0f;
+        }
 #pragma unroll
         for (int i = 0; i < Blocks * 2; ++i) {
-            const int64_t r = row + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
-            const RowTerm term = load_row_term(args.epilogue, r < args.rows ? r : args.rows - 1);
-            factor_[i / 2][i % 2] = term.factor, bias_[i / 2][i % 2] = term.bias;
-            if constexpr (corrected) row_term_[i / 2][i % 2] = row_term(args.epilogue, r < args.rows ? r : args.rows - 1);
+            bias_[i / 2][i % 2] = e.bias.data ? load_number(e.bias.element, e.bias.data, row_of(i) * e.bias.column_stride) : 0.0f;
+            if constexpr (corrected) row_term_[i / 2][i % 2] = row_term(e, row_of(i));
         }
+        if constexpr (corrected)
 #pragma unroll
-        for (int i = 0; i < factors_per_thread; ++i) {
-            const int t = i * 128 + thread;
-            const int64_t index = smaller(int64_t(token) + t, args.token_count - 1);
-            token_factor_[i] = t < Tokens ? token_factor(args.epilogue, index) : 0.0f;
-            if constexpr (corrected) token_term_[i] = t < Tokens ? token_term(args.epilogue, index) : 0;
-        }
+            for (int i = 0; i < factors_per_thread; ++i) token_term_[i] = token_term(e, token_of(i));
+#pragma unroll
+        for (int i = 0; i < Blocks * 2; ++i) factor_[i / 2][i % 2] = row_scale[0][i] * row_scale[1][i];
+#pragma unroll
+        for (int i = 0; i < factors_per_thread; ++i) token_factor_[i] = e.scale * token_scale[0][i] * token_scale[1][i];
     }
 
     __device__ void store(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token) {
@@ -78,7 +115,7 @@ public:
     }
 
 private:
-    static constexpr int factors_per_thread = (Tokens + 127) / 128, passes = Tokens / pass_tokens;
+    static constexpr int factors_per_thread = (Tokens + 127) / 128;
 
     __device__ void store_boxes(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token) {
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
@@ -117,11 +154,11 @@ private:
                 ptx::store_transposed(ptx::shared_address(staging) + uint32_t(t * ptx::wgmma_row_bytes + offset), r);
             }
             ptx::show_to_copy_engine();
-            // The other buffer's box was stored a pass ago; once it has been read, all may write there after the barrier.
-            if (thread == 0) ptx::wait_for_stores_to_read();
+            // Once the box that stands in the next buffer has been read, all may write there after the barrier.
+            if (thread == 0) ptx::wait_for_stores_to_read<buffers - 2>();
             ptx::meet_warpgroup(name_);
             if (thread == 0) ptx::store_box(args.output, row + block * 64, token + first, staging);
-            buffer_ ^= 1;
+            buffer_ = buffer_ + 1 == buffers ? 0 : buffer_ + 1;
         }
     }
 
@@ -142,31 +179,22 @@ private:
         return bf16 ? as_bits(__floats2bfloat162_rn(low, high)) : as_bits(__floats2half2_rn(low, high));
     }
 
-    // Word (token, row) of 64 rows lies where four lanes with neighbouring tokens hit different banks.
-    __device__ static int staged(int token, int row) { return token * 64 + ((row / 8 ^ token / 2 % 4) * 8 + row % 8); }
-
     __device__ void store_anything(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token) {
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         auto* staging = reinterpret_cast<Sum*>(shared_.staging);
+        // Sums of 4 bytes: as many tokens as all buffers hold.
+        constexpr int tokens_held = pass_tokens * buffers / 2, fit = tokens_held < Tokens ? tokens_held : Tokens;
+        constexpr int any_tokens = fit / pass_tokens * pass_tokens, any_passes = Tokens / any_tokens;
+        static_assert(Tokens % any_tokens == 0);
 #pragma unroll
-        for (int pass = 0; pass < Blocks * passes; ++pass) {
-            const int block = pass / passes, first = pass % passes * pass_tokens;
+        for (int pass = 0; pass < Blocks * any_passes; ++pass) {
+            const int block = pass / any_passes, first = pass % any_passes * any_tokens;
             ptx::meet_warpgroup(name_);  // the pass before has been read
 #pragma unroll
-            for (int i = 0; i < pass_tokens / 2; ++i)
+            for (int i = 0; i < any_tokens / 2; ++i)
                 staging[staged(i / 4 * 8 + lane % 4 * 2 + i % 2, warp * 16 + lane / 4 + i / 2 % 2 * 8)] = sums[block][first / 2 + i];
             ptx::meet_warpgroup(name_);
-            const int run = thread % 8;
-            const int64_t first_row = int64_t(row) + block * 64 + run * 8;
-            if (first_row >= args.rows) continue;
-            const RowTerms terms = load_row_terms(args.epilogue, first_row, args.rows);
-#pragma unroll 1
-            for (int t = thread / 8; t < pass_tokens && token + first + t < args.token_count; t += 16) {
-                alignas(16) Sum products[8];
-                const auto* from = reinterpret_cast<const uint4*>(staging + staged(t, run * 8));
-                *reinterpret_cast<uint4*>(products) = from[0], *reinterpret_cast<uint4*>(products + 4) = from[1];
-                store_eight(args.epilogue, terms, int64_t(token) + first + t, first_row, args.rows, products);
-            }
+            finish_pass<Sum>(args, staging, int64_t(row) + block * 64, int64_t(token) + first, any_tokens);
         }
     }
 

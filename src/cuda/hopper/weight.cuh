@@ -17,7 +17,7 @@
 namespace lowbit::cuda {
 
 struct NotPromoted {
-    static constexpr bool promoted = false, token_groups = false;
+    static constexpr bool promoted = false, token_groups = false, one_scale = false;
 };
 
 // Weights in registers.

@@ -43,10 +43,18 @@ __device__ inline void store_box(const CUtensorMap& map, int column, int row, co
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
-// Until all stores of this thread have read their shared memory.
+// Brings a map into the copy engine's cache before its first use.
+__device__ inline void prefetch_map(const CUtensorMap& map) {
+#if LOWBIT_HOPPER
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#endif
+}
+
+// All of this thread's stores but the last `Pending` have read their shared memory.
+template <int Pending>
 __device__ inline void wait_for_stores_to_read() {
 #if LOWBIT_HOPPER
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 #endif
 }
 __device__ inline void wait_for_stores() {
