@@ -11,12 +11,6 @@ namespace {
 
 using core::MatmulProblem;
 
-std::vector<float> row_scales(const core::QuantizedView& view) {
-    std::vector<float> scales;
-    for (int64_t row = 0; row < view.rows; ++row) scales.push_back(view.scale_at(view.format.scale_index(row, 0, view.columns)));
-    return scales;
-}
-
 // sum (x + cx)(w + cw) = sum x w + cx sum w + cw sum x + K cx cw, exactly.
 int64_t correction(const PreparedIntegers& x, int64_t token, const PreparedIntegers& weight, int64_t row, int64_t k) {
     const int64_t cx = x.offsets.empty() ? 0 : x.offsets[size_t(token)], cw = weight.offsets.empty() ? 0 : weight.offsets[size_t(row)];

@@ -1,6 +1,8 @@
 // The table of functions of an instruction set whose vectors are S.
 #pragma once
 #include "cpu/isa.hpp"
+#include "cpu/simd/bits.hpp"
+#include "cpu/simd/block_products.hpp"
 #include "cpu/simd/blocks.hpp"
 #include "cpu/simd/convert.hpp"
 #include "cpu/simd/dense.hpp"
@@ -20,8 +22,11 @@ constexpr Isa isa_of(const char* name) {
             .weight8 = weight8<S>,
             .dense = dense<S>,
             .int8 = int8<S>,
+            .bits = bits<S>,
             .q4_0_q8 = q4_0_q8<S>,
             .q8_0_q8 = q8_0_q8<S>,
+            .float_blocks = block_loop<S, FloatUnit>,
+            .integer_blocks = block_loop<S, IntegerUnit>,
             .to_float = to_float<S>,
             .from_float = from_float<S>,
             .largest = largest<S>,
