@@ -169,6 +169,14 @@ const Isa& avx2_isa();  // x86-64 builds only, as the next two
 const Isa& avx512_isa();
 const Isa& amx_isa();  // weight4; int8, q4_0_q8 and q8_0_q8 for many tokens; integer_peak. The rest is avx512's
 
+// Parts of those tables that are compiled by themselves, since they take long.
+BlockLoop<FloatTokens> portable_float_blocks(Element weight);
+BlockLoop<FloatTokens> avx2_float_blocks(Element weight);
+BlockLoop<FloatTokens> avx512_float_blocks(Element weight);
+BlockLoop<BlockTokens> portable_integer_blocks(Element weight);
+BlockLoop<BlockTokens> avx2_integer_blocks(Element weight);
+BlockLoop<BlockTokens> avx512_integer_blocks(Element weight);
+
 // Isa::bits with AVX-512's own instruction to count them.
 void avx512_popcnt_bits(const BitRows& weight, const BitRows& x, int32_t* out, int64_t out_stride);
 

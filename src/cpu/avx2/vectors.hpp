@@ -21,6 +21,8 @@ struct Avx2 {
     static constexpr int scaled_tile_rows = Tokens == 4 ? 1 : 2;
     template <int Tokens>
     static constexpr int panel_tile_rows = 2;
+    template <int Tokens>
+    static constexpr int block_tile_rows = Tokens == 4 ? 1 : 2;
 
     static Float set(float value) { return _mm256_set1_ps(value); }
     static Float load(const float* p) { return _mm256_loadu_ps(p); }
@@ -205,11 +207,12 @@ struct Avx2 {
         return add(start, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)));
     }
 
-    // Byte i, or nibble j, of each int32 as a number.
-    template <int i>
+    // Byte i of each int32 less `zero`, or nibble j, as a number.
+    template <int i, int zero>
     static Float byte_numbers(Bytes codes) {
         const __m256i shifted = i ? _mm256_srli_epi32(codes, 8 * i) : codes;
-        return _mm256_cvtepi32_ps(i < 3 ? _mm256_and_si256(shifted, _mm256_set1_epi32(255)) : shifted);
+        const __m256 numbers = _mm256_cvtepi32_ps(i < 3 ? _mm256_and_si256(shifted, _mm256_set1_epi32(255)) : shifted);
+        return zero ? sub(numbers, set(zero)) : numbers;
     }
     template <int j>
     static Float nibble_numbers(Bytes codes) {
@@ -223,7 +226,7 @@ struct Avx2 {
         return places < 0 ? _mm256_slli_epi32(v, -places) : _mm256_srli_epi32(v, places);
     }
     static Bytes keep(Bytes v, int mask) { return _mm256_and_si256(v, _mm256_set1_epi8(char(mask))); }
-    static Bytes merge(Bytes a, Bytes b) { return _mm256_or_si256(a, b); }
+    static Bytes merge(Bytes a, Bytes b, int mask) { return _mm256_or_si256(a, keep(b, mask)); }
     // 16 more for code i of a lane where bit i of the 16 bits at p + lane * stride is set.
     static Bytes add_fifth_bits(Bytes codes, const uint8_t* p, int64_t stride, int count) {
         const __m128i second = _mm_set1_epi16(short(count > 1 ? load_half(p + stride) : 0));
@@ -231,7 +234,7 @@ struct Avx2 {
         const __m256i bytes = _mm256_shuffle_epi8(halves, _mm256_set_epi64x(0x0101010101010101, 0, 0x0101010101010101, 0));
         const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201));
         const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
-        return merge(codes, keep(is_set, 16));
+        return merge(codes, is_set, 16);
     }
 
     // 16 bytes times the first of two fp16 numbers, or, from the ninth on, the second.

@@ -21,6 +21,8 @@ struct Avx512 {
     static constexpr int scaled_tile_rows = Tokens == 4 ? 2 : 4;
     template <int Tokens>
     static constexpr int panel_tile_rows = 2;
+    template <int Tokens>
+    static constexpr int block_tile_rows = 4;
 
     static Float set(float value) { return _mm512_set1_ps(value); }
     static Float load(const float* p) { return _mm512_loadu_ps(p); }
@@ -206,12 +208,10 @@ struct Avx512 {
     }
     static Int dot_codes(Int start, Bytes codes, Bytes x) { return _mm512_dpbusd_epi32(start, codes, x); }
 
-    // Byte i, or nibble j, of each int32 as a number.
-    template <int i>
+    // Byte i of each int32 less `zero`, or nibble j, as a number. The dot product with a 1 in place i finds a byte and subtracts at once.
+    template <int i, int zero>
     static Float byte_numbers(Bytes codes) {
-        constexpr int others = int(0x80808000);  // a set top bit makes a zero
-        const __m512i index = _mm512_set4_epi32(others + 12 + i, others + 8 + i, others + 4 + i, others + i);
-        return _mm512_cvtepi32_ps(_mm512_shuffle_epi8(codes, index));
+        return _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_set1_epi32(-zero), codes, _mm512_set1_epi32(1 << 8 * i)));
     }
     template <int j>
     static Float nibble_numbers(Bytes codes) {
@@ -229,7 +229,8 @@ struct Avx512 {
         return _mm512_rorv_epi32(v, _mm512_set_epi32(b, b, b, b, b, b, b, b, a, a, a, a, a, a, a, a));
     }
     static Bytes keep(Bytes v, int mask) { return _mm512_and_si512(v, _mm512_set1_epi8(char(mask))); }
-    static Bytes merge(Bytes a, Bytes b) { return _mm512_or_si512(a, b); }
+    // a | (b & mask), in one instruction.
+    static Bytes merge(Bytes a, Bytes b, int mask) { return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8(char(mask)), 0xf8); }
     // 16 more for code i of a lane where bit i of the 16 bits at p + lane * stride is set.
     static Bytes add_fifth_bits(Bytes codes, const uint8_t* p, int64_t stride, int count) {
         return _mm512_mask_add_epi8(codes, __mmask64(load_halves(p, stride, count)), codes, _mm512_set1_epi8(16));

@@ -28,6 +28,8 @@ struct Portable {
     static constexpr int scaled_tile_rows = Tokens == 4 ? 1 : 2;
     template <int Tokens>
     static constexpr int panel_tile_rows = 2;
+    template <int Tokens>
+    static constexpr int block_tile_rows = 1;
 
     template <class Vector, class Value>
     static Vector load_as(const Value* p) {
@@ -176,10 +178,10 @@ struct Portable {
     }
     static Int dot_codes(Int start, Bytes codes, Bytes x) { return dot(start, codes, x); }
 
-    // Byte i, or nibble j, of each int32 as a number.
-    template <int i>
+    // Byte i of each int32 less `zero`, or nibble j, as a number.
+    template <int i, int zero>
     static Float byte_numbers(Bytes codes) {
-        return __builtin_convertvector(Int(Unsigned(codes) >> 8 * i & 255), Float);
+        return __builtin_convertvector(Int(Unsigned(codes) >> 8 * i & 255) - zero, Float);
     }
     template <int j>
     static Float nibble_numbers(Bytes codes) {
@@ -195,7 +197,7 @@ struct Portable {
         return Bytes(Unsigned(v) >> (places < 0 ? 0 : places));
     }
     static Bytes keep(Bytes v, int mask) { return v & int8_t(mask); }
-    static Bytes merge(Bytes a, Bytes b) { return a | b; }
+    static Bytes merge(Bytes a, Bytes b, int mask) { return a | keep(b, mask); }
     // 16 more for code i where bit i of the 16 bits at p is set.
     static Bytes add_fifth_bits(Bytes codes, const uint8_t* p, int64_t, int) {
         const int bits = load_half(p);

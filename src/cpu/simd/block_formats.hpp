@@ -43,7 +43,12 @@ inline uint64_t load_long(const uint8_t* p) {
     std::memcpy(&word, p, sizeof word);
     return word;
 }
-inline uint64_t join_words(uint32_t low, uint32_t high) { return uint64_t(high) << 32 | low; }
+// Hidden from the compiler, which would do what led here in vectors: those are busy, and scalar units are not.
+inline uint64_t join_words(uint32_t low, uint32_t high) {
+    uint64_t both = uint64_t(high) << 32 | low;
+    asm("" : "+r"(both));
+    return both;
+}
 inline uint32_t twice(uint32_t half) { return half | half << 16; }
 
 template <Element type, int zero_code>
@@ -123,8 +128,8 @@ struct Q5_K : AffineBlock<S, Element::q5_k> {
         // The fifth bits of sub-block j are bit j of 32 bytes; they belong at bit 4.
         const typename S::Bytes run = S::load_run(block + 16, step * S::lanes);
         constexpr int first = step * S::lanes / 2 * 2 - 4, second = (step * S::lanes + S::lanes / 2) / 2 * 2 - 4;
-        codes.low = S::merge(codes.low, S::keep(S::template move_bits<first, second>(run), 0x10));
-        codes.high = S::merge(codes.high, S::keep(S::template move_bits<first + 1, second + 1>(run), 0x10));
+        codes.low = S::merge(codes.low, S::template move_bits<first, second>(run), 0x10);
+        codes.high = S::merge(codes.high, S::template move_bits<first + 1, second + 1>(run), 0x10);
         return codes;
     }
 };
@@ -141,13 +146,13 @@ struct QuarteredBlock : BlockFormat<type, zero_code> {
         return chunk / 4 * 8 + chunk % 4 + 4 * half;
     }
 
-    // Bits of the quarters: `bits` for each, those of quarter 0 lowest, in 32 bytes for each half of the block. They are brought to bit
-    // `to`, or, where a byte holds all eight quarters of the block, are counted from quarter `first` on.
+    // A run of 32 bytes holds `bits` of each of four quarters, or of eight, of which the first is the number `first`: brings those of each
+    // lane's quarter to bit `to`, with others around them.
     template <int step, int half, int bits, int to, int first = 0>
     static typename S::Bytes quarter_bits(typename S::Bytes run) {
         constexpr int chunk = step * S::lanes;
         constexpr int lower = chunk % 4 / 2 + 2 * half + first, upper = (chunk + S::lanes / 2) % 4 / 2 + 2 * half + first;
-        return S::keep(S::template move_bits<bits * lower - to, bits * upper - to>(run), ((1 << bits) - 1) << to);
+        return S::template move_bits<bits * lower - to, bits * upper - to>(run);
     }
 
     struct Terms {
@@ -172,8 +177,8 @@ struct Q6_K : QuarteredBlock<S, Element::q6_k, 32> {
     static BlockCodes<S> codes(const uint8_t* block, int) {
         const typename S::Bytes nibbles = S::load_bytes(block + step * 16 * S::lanes);
         const typename S::Bytes run = S::load_run(block + 128 + step * S::lanes / 4 * 32, step * S::lanes);
-        return {S::merge(S::low_nibbles(nibbles), Q6_K::template quarter_bits<step, 0, 2, 4>(run)),
-                S::merge(S::high_nibbles(nibbles), Q6_K::template quarter_bits<step, 1, 2, 4>(run))};
+        return {S::merge(S::low_nibbles(nibbles), Q6_K::template quarter_bits<step, 0, 2, 4>(run), 0x30),
+                S::merge(S::high_nibbles(nibbles), Q6_K::template quarter_bits<step, 1, 2, 4>(run), 0x30)};
     }
 };
 
@@ -197,8 +202,8 @@ struct Q3_K : QuarteredBlock<S, Element::q3_k, 4> {
         const typename S::Bytes pairs = S::load_run(block + 32 + half_block * 32, step * S::lanes);
         const typename S::Bytes bits = S::load_run(block, step * S::lanes);
         const auto code = [&]<int half>() {
-            return S::merge(Q3_K::template quarter_bits<step, half, 2, 0>(pairs),
-                            Q3_K::template quarter_bits<step, half, 1, 2, 4 * half_block>(bits));
+            return S::merge(S::keep(Q3_K::template quarter_bits<step, half, 2, 0>(pairs), 3),
+                            Q3_K::template quarter_bits<step, half, 1, 2, 4 * half_block>(bits), 4);
         };
         return {code.template operator()<0>(), code.template operator()<1>()};
     }
@@ -222,7 +227,8 @@ struct Q2_K : QuarteredBlock<S, Element::q2_k, 0> {
     template <int step>
     static BlockCodes<S> codes(const uint8_t* block, int) {
         const typename S::Bytes pairs = S::load_run(block + 16 + step * S::lanes / 4 * 32, step * S::lanes);
-        return {Q2_K::template quarter_bits<step, 0, 2, 0>(pairs), Q2_K::template quarter_bits<step, 1, 2, 0>(pairs)};
+        return {S::keep(Q2_K::template quarter_bits<step, 0, 2, 0>(pairs), 3),
+                S::keep(Q2_K::template quarter_bits<step, 1, 2, 0>(pairs), 3)};
     }
 };
 

@@ -79,15 +79,18 @@ struct FloatUnit {
     template <int half, int i>
     static typename S::Float numbers(const BlockCodes<S>& codes) {
         if constexpr (Format::nibbles) return S::template nibble_numbers<2 * i + half>(codes.packed);
-        const typename S::Float numbers = S::template byte_numbers<i>(half ? codes.high : codes.low);
-        return Format::zero ? S::sub(numbers, S::set(float(Format::zero))) : numbers;
+        return S::template byte_numbers<i, Format::zero>(half ? codes.high : codes.low);
     }
 
     template <int step, int Rows, int Tokens>
     [[gnu::always_inline]] static void add_step(const FloatUnit* x, const BlockCodes<S> (&codes)[Rows],
                                                 const typename Format::Terms (&terms)[Rows], typename S::Float (&sums)[Rows][Tokens]) {
+        // Few tokens: their sums are scaled. More: the numbers are, which takes fewer registers.
+        constexpr bool scales_numbers = Tokens > 2;
         unrolled<2>([&]<int half>() __attribute__((always_inline)) {
-            typename S::Float parts[Rows][Tokens] = {};
+            typename S::Float scales[Rows], parts[Rows][Tokens];
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) scales[r] = Format::template scale<step, half>(terms[r]);
             unrolled<4>([&]<int i>() __attribute__((always_inline)) {
                 typename S::Float values[Tokens];
 #pragma GCC unroll 8
@@ -95,16 +98,21 @@ struct FloatUnit {
 #pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) {
                     const typename S::Float number = numbers<half, i>(codes[r]);
+                    const typename S::Float scaled = scales_numbers ? S::mul(number, scales[r]) : number;
 #pragma GCC unroll 8
-                    for (int t = 0; t < Tokens; ++t) parts[r][t] = i ? S::fma(number, values[t], parts[r][t]) : S::mul(number, values[t]);
+                    for (int t = 0; t < Tokens; ++t) {
+                        if constexpr (scales_numbers)
+                            sums[r][t] = S::fma(scaled, values[t], sums[r][t]);
+                        else
+                            parts[r][t] = i ? S::fma(number, values[t], parts[r][t]) : S::mul(number, values[t]);
+                    }
                 }
             });
+            if constexpr (scales_numbers) return;
 #pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) {
-                const typename S::Float scale = Format::template scale<step, half>(terms[r]);
+            for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
-                for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(parts[r][t], scale, sums[r][t]);
-            }
+                for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(parts[r][t], scales[r], sums[r][t]);
         });
     }
 };
@@ -179,8 +187,8 @@ private:
 template <class S, class Format, class Unit>
 struct BlockProduct {
     template <int Tokens>
-    static constexpr int rows = S::template scaled_tile_rows<Tokens>;
-    static constexpr int64_t rows_at_once = 8;
+    static constexpr int rows = S::template block_tile_rows<Tokens>;
+    static constexpr int64_t rows_at_once = 8, tokens_at_once = 16;  // packed tokens stay in the second-level cache
 
     const BlockWeight& weight;
     const Unit* x;
@@ -195,7 +203,8 @@ struct BlockProduct {
         const Unit* tokens = x + token * count;
         typename S::Float sums[Rows][Tokens] = {};
         for (int64_t unit = 0; unit < whole; ++unit) add_unit(row, unit, int(Format::unit_blocks), tokens + unit * Tokens, sums);
-        if (whole < count) add_unit(row, whole, int(blocks - whole * Format::unit_blocks), tokens + whole * Tokens, sums);
+        if (Format::unit_blocks > 1 && whole < count)
+            add_unit(row, whole, int(blocks - whole * Format::unit_blocks), tokens + whole * Tokens, sums);
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
@@ -250,9 +259,11 @@ struct BlockProduct {
 
     static void multiply(const BlockWeight& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride) {
         const BlockProduct product{weight, reinterpret_cast<const Unit*>(packed), out, out_stride};
-        for (int64_t row = 0; row < weight.rows; row += rows_at_once)
-            cover<BlockProduct>(smaller(rows_at_once, weight.rows - row), tokens,
-                                [&]<int Rows, int Tokens>(int64_t r, int64_t t) { product.template tile<Rows, Tokens>(row + r, t); });
+        for (int64_t token = 0; token < tokens; token += tokens_at_once)
+            for (int64_t row = 0; row < weight.rows; row += rows_at_once)
+                cover<BlockProduct>(
+                    smaller(rows_at_once, weight.rows - row), smaller(tokens_at_once, tokens - token),
+                    [&]<int Rows, int Tokens>(int64_t r, int64_t t) { product.template tile<Rows, Tokens>(row + r, token + t); });
     }
 
     static BlockLoop<typename Unit::Tokens> loop() { return {packed_bytes, pack, multiply}; }

@@ -2,7 +2,6 @@
 #pragma once
 #include "cpu/isa.hpp"
 #include "cpu/simd/bits.hpp"
-#include "cpu/simd/block_products.hpp"
 #include "cpu/simd/blocks.hpp"
 #include "cpu/simd/convert.hpp"
 #include "cpu/simd/dense.hpp"
@@ -16,7 +15,7 @@ namespace lowbit::cpu {
 namespace {
 
 template <class S>
-constexpr Isa isa_of(const char* name) {
+constexpr Isa isa_of(const char* name, decltype(Isa::float_blocks) float_blocks, decltype(Isa::integer_blocks) integer_blocks) {
     return {.name = name,
             .weight4 = weight4<S>,
             .weight8 = weight8<S>,
@@ -25,8 +24,8 @@ constexpr Isa isa_of(const char* name) {
             .bits = bits<S>,
             .q4_0_q8 = q4_0_q8<S>,
             .q8_0_q8 = q8_0_q8<S>,
-            .float_blocks = block_loop<S, FloatUnit>,
-            .integer_blocks = block_loop<S, IntegerUnit>,
+            .float_blocks = float_blocks,
+            .integer_blocks = integer_blocks,
             .to_float = to_float<S>,
             .from_float = from_float<S>,
             .largest = largest<S>,
