@@ -22,7 +22,7 @@ void run_bits(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_int8(const core::MatmulProblem& problem);
 void run_int8(const Isa& isa, const core::MatmulProblem& problem);
 
-// q4_0 and q8_0 weights with q8_1 or q8_0 tokens.
+// q4_0 and q8_0 weights with q8_1, q8_0 or int8 tokens.
 std::string supports_ggml(const core::MatmulProblem& problem);
 void run_ggml(const Isa& isa, const core::MatmulProblem& problem);
 

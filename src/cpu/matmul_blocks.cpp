@@ -65,9 +65,7 @@ void run_blocks(const Isa& isa, const MatmulProblem& problem) {
 }
 
 std::string supports_blocks_int8(const MatmulProblem& problem) {
-    const core::Format x = problem.x.format();
-    const bool is_row = x.element == Element::int8 && problem.x.is_quantized && x.scale_is_constant_along_row() && !x.asymmetric;
-    if (x.element != Element::q8_1 && x.element != Element::q8_0 && !is_row) return "for q8_1, q8_0 or int8 tokens with one scale each";
+    if (!has_blocks(problem.x.format())) return "for q8_1, q8_0 or int8 tokens with one scale each";
     if (problem.raw_integers()) return "no raw int32 output";
     return reason_against_weight(problem.weight.format());
 }

@@ -73,8 +73,9 @@ void run_int8(const Isa& isa, const MatmulProblem& problem) {
 }
 
 std::string supports_ggml(const MatmulProblem& problem) {
-    const Element x = problem.x.format().element, weight = problem.weight.format().element;
-    if (x != Element::q8_1 && x != Element::q8_0) return "for q8_1 or q8_0 tokens";
+    const Element weight = problem.weight.format().element;
+    if (!has_blocks(problem.x.format())) return "for q8_1, q8_0 or int8 tokens with one scale each";
+    if (problem.raw_integers()) return "no raw int32 output";
     if (weight != Element::q4_0 && weight != Element::q8_0) return "for q4_0 and q8_0 weights";
     return "";
 }

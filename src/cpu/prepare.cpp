@@ -89,6 +89,11 @@ std::vector<float> row_scales(const core::QuantizedView& view) {
     return scales;
 }
 
+bool has_blocks(const core::Format& x) {
+    if (x.element == Element::int8) return x.scale_is_constant_along_row() && !x.asymmetric;
+    return x.element == Element::q8_1 || x.element == Element::q8_0;
+}
+
 PreparedBlocks prepare_blocks(const core::Context& context, const core::QuantizedView& x) {
     constexpr int64_t values = 32;
     const int64_t header = x.format.element == Element::q8_1 ? 4 : 2;  // d and s, or d alone

@@ -35,6 +35,7 @@ struct PreparedBlocks {
 
     BlockTokens part(int64_t first_token, int64_t tokens) const;
 };
+bool has_blocks(const core::Format& x);
 PreparedBlocks prepare_blocks(const core::Context& context, const core::QuantizedView& x);
 
 // Integer codes as int8 rows: value = code + offset[row], where asymmetric and unsigned codes carry an offset.
