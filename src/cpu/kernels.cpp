@@ -62,8 +62,8 @@ void add(core::KernelList<Problem>& list, const IsaRow& row, const char* family,
 }
 
 // Kernels that add up scale * code and minimum apart, of which a value may be the small difference. A part of a sum is made of at most
-// K / 14 + 12 additions (18 for 256 values in vectors of four, 5 in vectors of 16), and 2^-14 is twice as many roundings for K = 7000 in the
-// first case, 25000 in the other.
+// K / 14 + 12 additions (18 for 256 values in vectors of four, 5 in vectors of 16), and 2^-14 is twice as many roundings for K = 7000 in
+// the first case, 25000 in the other.
 void add_apart(core::KernelList<core::MatmulProblem>& list, const IsaRow& row, const char* family,
                std::string (*supports)(const core::MatmulProblem&), void (*run)(const Isa&, const core::MatmulProblem&)) {
     core::Kernel<core::MatmulProblem> made = kernel(row, family, supports, run);
