@@ -79,6 +79,29 @@ struct IntegerTokens {
     }
 };
 
+// Rows of signs: bit 0 of a byte first, set for -1. Bits beyond `columns` mean nothing.
+struct BitRows {
+    const uint8_t* bits = nullptr;
+    int64_t row_stride = 0;  // bytes
+    int64_t rows = 0, columns = 0;
+};
+
+// Rows of a GGML type: any of q4_1, q5_0, q5_1 and the K types.
+struct BlockWeight {
+    const uint8_t* codes = nullptr;
+    int64_t row_stride = 0;         // bytes
+    int64_t rows = 0, columns = 0;  // whole blocks
+};
+
+// The loop for one such type. Tokens are packed once for all rows, in `parts` parts, into aligned memory.
+template <class Tokens>
+struct BlockLoop {
+    int64_t (*packed_bytes)(int64_t tokens, int64_t columns);
+    void (*pack)(const Tokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed);
+    // out[row][token], in fp32.
+    void (*multiply)(const BlockWeight& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride);
+};
+
 // What sums are multiplied by on their way out: sum * tokens[token] * rows[row] + bias[row].
 struct LineFactors {
     const float* tokens;
@@ -102,12 +125,17 @@ struct Isa {
     // Exact int32 product of int8 rows and int8 tokens (both [..][columns], strides in bytes); |sum| must fit, which K <= 131071 grants.
     void (*int8)(const int8_t* weight, int64_t weight_stride, int64_t rows, int64_t columns, const IntegerTokens& x, int32_t* out,
                  int64_t out_stride);
+    // Exact int32 product of two matrices of signs.
+    void (*bits)(const BitRows& weight, const BitRows& x, int32_t* out, int64_t out_stride);
     // As packed4_bytes and pack4, for int8. Packed tokens can be cut at multiples of IntegerTokens::block.
     int64_t (*packed8_bytes)(const IntegerTokens& x, int64_t columns) = nullptr;
     void (*pack8)(const IntegerTokens& x, int64_t columns, int64_t part, int64_t parts, int8_t* packed) = nullptr;
     // GGML blocks: sum over blocks of weight scale * token scale * (exact integer dot product of the block). fp32 over the blocks.
     void (*q4_0_q8)(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride);
     void (*q8_0_q8)(const uint8_t* weight, int64_t row_stride, int64_t rows, const BlockTokens& x, float* out, int64_t out_stride);
+    // The other GGML types, with fp32 tokens, and with tokens in blocks as above.
+    BlockLoop<FloatTokens> (*float_blocks)(Element weight);
+    BlockLoop<BlockTokens> (*integer_blocks)(Element weight);
 
     // Conversion of n values; source and destination contiguous, of type fp32, fp16 or bf16. Ties to even; exactly core/numeric.hpp.
     void (*to_float)(Element type, const void* source, float* destination, int64_t n);
@@ -140,5 +168,16 @@ const Isa& portable_isa();
 const Isa& avx2_isa();  // x86-64 builds only, as the next two
 const Isa& avx512_isa();
 const Isa& amx_isa();  // weight4; int8, q4_0_q8 and q8_0_q8 for many tokens; integer_peak. The rest is avx512's
+
+// Parts of those tables that are compiled by themselves, since they take long.
+BlockLoop<FloatTokens> portable_float_blocks(Element weight);
+BlockLoop<FloatTokens> avx2_float_blocks(Element weight);
+BlockLoop<FloatTokens> avx512_float_blocks(Element weight);
+BlockLoop<BlockTokens> portable_integer_blocks(Element weight);
+BlockLoop<BlockTokens> avx2_integer_blocks(Element weight);
+BlockLoop<BlockTokens> avx512_integer_blocks(Element weight);
+
+// Isa::bits with AVX-512's own instruction to count them.
+void avx512_popcnt_bits(const BitRows& weight, const BitRows& x, int32_t* out, int64_t out_stride);
 
 }  // namespace lowbit::cpu

@@ -29,27 +29,64 @@ std::vector<IsaRow> isas() {
     return rows;
 }
 
+// Those that multiply signs.
+std::vector<IsaRow> isas_with_bits() {
+    std::vector<IsaRow> rows = isas();
+    std::erase_if(rows, [](const IsaRow& row) { return row.few_loops; });
+#ifdef LOWBIT_X86
+    static const Isa popcnt = [] {
+        Isa table = avx512_isa();
+        table.name = "avx512_popcnt";
+        table.bits = avx512_popcnt_bits;
+        return table;
+    }();
+    rows.insert(rows.begin(), {&popcnt, "AVX-512 with VPOPCNTDQ", features().avx512_popcnt, true});
+#endif
+    return rows;
+}
+
 std::string name(const IsaRow& row, const char* family) { return std::string("cpu_") + row.isa->name + "_" + family; }
 
 std::string unavailable(const IsaRow& row) { return row.present ? "" : std::string("this CPU has no ") + row.needs; }
 
 template <class Problem>
+core::Kernel<Problem> kernel(const IsaRow& row, const char* family, std::string (*supports)(const Problem&),
+                             void (*run)(const Isa&, const Problem&)) {
+    return {name(row, family), Device::cpu, row.needs,
+            unavailable(row),  supports,    [isa = row.isa, run](const Problem& problem) { run(*isa, problem); }};
+}
+
+template <class Problem>
 void add(core::KernelList<Problem>& list, const IsaRow& row, const char* family, std::string (*supports)(const Problem&),
          void (*run)(const Isa&, const Problem&)) {
-    list.add({name(row, family), Device::cpu, row.needs, unavailable(row), supports,
-              [isa = row.isa, run](const Problem& problem) { run(*isa, problem); }});
+    list.add(kernel(row, family, supports, run));
+}
+
+// Kernels that add up scale * code and minimum apart, of which a value may be the small difference. A part of a sum is made of at most
+// K / 14 + 12 additions (18 for 256 values in vectors of four, 5 in vectors of 16), and 2^-14 is twice as many roundings for K = 7000 in
+// the first case, 25000 in the other.
+void add_apart(core::KernelList<core::MatmulProblem>& list, const IsaRow& row, const char* family,
+               std::string (*supports)(const core::MatmulProblem&), void (*run)(const Isa&, const core::MatmulProblem&)) {
+    core::Kernel<core::MatmulProblem> made = kernel(row, family, supports, run);
+    made.minimum_rounding = 0x1p-14;
+    list.add(std::move(made));
 }
 
 }  // namespace
 
 void register_kernels(core::Registry& registry) {
     const std::vector<IsaRow> rows = isas();
+    for (const IsaRow& row : isas_with_bits()) add(registry.matmul, row, "bits", supports_bits, run_bits);
     for (const IsaRow& row : rows) add(registry.matmul, row, "int8", supports_int8, run_int8);
     for (const IsaRow& row : rows) add(registry.matmul, row, "ggml", supports_ggml, run_ggml);
+    for (const IsaRow& row : rows)
+        if (!row.few_loops) add_apart(registry.matmul, row, "blocks_int8", supports_blocks_int8, run_blocks_int8);
     for (const IsaRow& row : rows)
         add(registry.matmul, row, "weight4", row.few_loops ? supports_weight4_tiles : supports_weight4, run_weight4);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add(registry.matmul, row, "weight8", supports_weight8, run_weight8);
+    for (const IsaRow& row : rows)
+        if (!row.few_loops) add_apart(registry.matmul, row, "blocks", supports_blocks, run_blocks);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add(registry.matmul, row, "dense", supports_dense, run_dense);
     for (const IsaRow& row : rows) {

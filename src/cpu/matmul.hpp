@@ -14,13 +14,23 @@ void run_weight4(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_weight8(const core::MatmulProblem& problem);
 void run_weight8(const Isa& isa, const core::MatmulProblem& problem);
 
+// Signs on both sides: bits that differ are counted.
+std::string supports_bits(const core::MatmulProblem& problem);
+void run_bits(const Isa& isa, const core::MatmulProblem& problem);
+
 // Integer codes on both sides, exact sums; scales and zero points at the end.
 std::string supports_int8(const core::MatmulProblem& problem);
 void run_int8(const Isa& isa, const core::MatmulProblem& problem);
 
-// q4_0 and q8_0 weights with q8_1 or q8_0 tokens.
+// q4_0 and q8_0 weights with q8_1, q8_0 or int8 tokens.
 std::string supports_ggml(const core::MatmulProblem& problem);
 void run_ggml(const Isa& isa, const core::MatmulProblem& problem);
+
+// The other GGML types: few fp32, fp16 or bf16 tokens; any number of q8_1, q8_0 or int8 tokens.
+std::string supports_blocks(const core::MatmulProblem& problem);
+void run_blocks(const Isa& isa, const core::MatmulProblem& problem);
+std::string supports_blocks_int8(const core::MatmulProblem& problem);
+void run_blocks_int8(const Isa& isa, const core::MatmulProblem& problem);
 
 // Everything else: blocks of both operands in fp32.
 std::string supports_dense(const core::MatmulProblem& problem);

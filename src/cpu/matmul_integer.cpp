@@ -11,12 +11,6 @@ namespace {
 
 using core::MatmulProblem;
 
-std::vector<float> row_scales(const core::QuantizedView& view) {
-    std::vector<float> scales;
-    for (int64_t row = 0; row < view.rows; ++row) scales.push_back(view.scale_at(view.format.scale_index(row, 0, view.columns)));
-    return scales;
-}
-
 // sum (x + cx)(w + cw) = sum x w + cx sum w + cw sum x + K cx cw, exactly.
 int64_t correction(const PreparedIntegers& x, int64_t token, const PreparedIntegers& weight, int64_t row, int64_t k) {
     const int64_t cx = x.offsets.empty() ? 0 : x.offsets[size_t(token)], cw = weight.offsets.empty() ? 0 : weight.offsets[size_t(row)];
@@ -79,8 +73,9 @@ void run_int8(const Isa& isa, const MatmulProblem& problem) {
 }
 
 std::string supports_ggml(const MatmulProblem& problem) {
-    const Element x = problem.x.format().element, weight = problem.weight.format().element;
-    if (x != Element::q8_1 && x != Element::q8_0) return "for q8_1 or q8_0 tokens";
+    const Element weight = problem.weight.format().element;
+    if (!has_blocks(problem.x.format())) return "for q8_1, q8_0 or int8 tokens with one scale each";
+    if (problem.raw_integers()) return "no raw int32 output";
     if (weight != Element::q4_0 && weight != Element::q8_0) return "for q4_0 and q8_0 weights";
     return "";
 }

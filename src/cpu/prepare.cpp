@@ -113,6 +113,17 @@ PreparedFloats prepare_floats(const core::Context& context, const Isa& isa, cons
     return prepared;
 }
 
+std::vector<float> row_scales(const core::QuantizedView& view) {
+    std::vector<float> scales;
+    for (int64_t row = 0; row < view.rows; ++row) scales.push_back(view.scale_at(view.format.scale_index(row, 0, view.columns)));
+    return scales;
+}
+
+bool has_blocks(const core::Format& x) {
+    if (x.element == Element::int8) return x.scale_is_constant_along_row() && !x.asymmetric;
+    return x.element == Element::q8_1 || x.element == Element::q8_0;
+}
+
 PreparedBlocks prepare_blocks(const core::Context& context, const core::QuantizedView& x) {
     constexpr int64_t values = 32;
     const int64_t header = x.format.element == Element::q8_1 ? 4 : 2;  // d and s, or d alone
@@ -121,6 +132,15 @@ PreparedBlocks prepare_blocks(const core::Context& context, const core::Quantize
     prepared.codes.resize(size_t(x.rows * x.columns));
     prepared.scales.resize(size_t(x.rows * blocks));
     prepared.sums.resize(size_t(x.rows * blocks));
+    prepared.columns = x.columns;
+    if (x.format.element == Element::int8) {
+        std::copy(x.codes, x.codes + x.rows * x.columns, prepared.codes.begin());
+        for (int64_t row = 0; row < x.rows; ++row)
+            std::fill_n(prepared.scales.begin() + row * blocks, blocks, x.scale_at(x.format.scale_index(row, 0, x.columns)));
+        for (int64_t i = 0; i < x.rows * blocks; ++i)
+            prepared.sums[size_t(i)] = std::accumulate(prepared.codes.begin() + i * values, prepared.codes.begin() + (i + 1) * values, 0);
+        return prepared;
+    }
     context.parallel(x.rows, [&](int64_t row) {
         const uint8_t* source = x.row_codes(row);
         for (int64_t block = 0; block < blocks; ++block, source += header + values) {
@@ -133,7 +153,6 @@ PreparedBlocks prepare_blocks(const core::Context& context, const core::Quantize
             prepared.sums[index] = std::accumulate(codes, codes + values, 0);
         }
     });
-    prepared.columns = x.columns;
     return prepared;
 }
 

@@ -34,7 +34,10 @@ struct PreparedFloats {
 };
 PreparedFloats prepare_floats(const core::Context& context, const Isa& isa, const core::Operand& x, TokenOrder order);
 
-// q8_1 or q8_0 blocks taken apart.
+// One scale per row, of a format whose scales are constant along rows.
+std::vector<float> row_scales(const core::QuantizedView& view);
+
+// q8_1 or q8_0 blocks taken apart; int8 rows with one scale as blocks that share it.
 struct PreparedBlocks {
     std::vector<int8_t> codes;
     std::vector<float> scales;
@@ -43,6 +46,7 @@ struct PreparedBlocks {
 
     BlockTokens part(int64_t first_token, int64_t tokens) const;
 };
+bool has_blocks(const core::Format& x);
 PreparedBlocks prepare_blocks(const core::Context& context, const core::QuantizedView& x);
 
 // Integer codes as int8 rows: value = code + offset[row], where asymmetric and unsigned codes carry an offset.

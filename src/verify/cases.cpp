@@ -251,6 +251,9 @@ std::vector<MatmulCase> matmul_cases() {
     for (const char* weight : {"int4:g128", "int8:g33", "uint4:g32:asym"}) add_shapes(cases, "int8:row", Format::parse(weight), 2, true);
     for (const char* weight : {"q4_0", "q8_0", "q4_1", "q4_k", "q6_k", "int4:g32"})
         for (const char* x : {"q8_1", "q8_0"}) add_shapes(cases, x, Format::parse(weight), 1);
+    for (const char* weight : {"q5_0", "q5_1", "q2_k", "q3_k", "q5_k"}) add_shapes(cases, "q8_1", Format::parse(weight), 2);
+    for (const char* weight : {"q4_0", "q8_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"})
+        add_shapes(cases, "int8:row", Format::parse(weight), 5);
     // More tokens, rows and columns than an inner loop takes at a time.
     for (const char* name : {"int8:row", "uint8:row:asym"})
         for (const EpilogueKind epilogue : {EpilogueKind::none, EpilogueKind::scales_gelu, EpilogueKind::raw})

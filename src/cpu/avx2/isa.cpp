@@ -4,7 +4,7 @@
 namespace lowbit::cpu {
 
 const Isa& avx2_isa() {
-    static constexpr Isa isa = isa_of<Avx2>("avx2");
+    static constexpr Isa isa = isa_of<Avx2>("avx2", avx2_float_blocks, avx2_integer_blocks);
     return isa;
 }
 

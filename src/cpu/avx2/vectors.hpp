@@ -21,6 +21,8 @@ struct Avx2 {
     static constexpr int scaled_tile_rows = Tokens == 4 ? 1 : 2;
     template <int Tokens>
     static constexpr int panel_tile_rows = 2;
+    template <int Tokens>
+    static constexpr int block_tile_rows = Tokens == 4 ? 1 : 2;
 
     static Float set(float value) { return _mm256_set1_ps(value); }
     static Float load(const float* p) { return _mm256_loadu_ps(p); }
@@ -200,10 +202,70 @@ struct Avx2 {
         return add(_mm256_madd_epi16(_mm256_unpacklo_epi8(a, a_sign), _mm256_unpacklo_epi8(b, b_sign)),
                    _mm256_madd_epi16(_mm256_unpackhi_epi8(a, a_sign), _mm256_unpackhi_epi8(b, b_sign)));
     }
+    // Codes of up to 7 bits.
+    static Int dot_codes(Int start, Bytes codes, Bytes x) {
+        return add(start, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)));
+    }
+
+    // Byte i of each int32 less `zero`, or nibble j, as a number.
+    template <int i, int zero>
+    static Float byte_numbers(Bytes codes) {
+        const __m256i shifted = i ? _mm256_srli_epi32(codes, 8 * i) : codes;
+        const __m256 numbers = _mm256_cvtepi32_ps(i < 3 ? _mm256_and_si256(shifted, _mm256_set1_epi32(255)) : shifted);
+        return zero ? sub(numbers, set(zero)) : numbers;
+    }
+    template <int j>
+    static Float nibble_numbers(Bytes codes) {
+        return _mm256_cvtepi32_ps(j < 7 ? _mm256_and_si256(nibbles<j>(codes), _mm256_set1_epi32(15)) : nibbles<j>(codes));
+    }
+
+    static Bytes load_run(const uint8_t* p, int) { return load_int(p); }
+    // Bits move down by `places`; those that stay in their byte are right.
+    template <int places, int>
+    static Bytes move_bits(Bytes v) {
+        return places < 0 ? _mm256_slli_epi32(v, -places) : _mm256_srli_epi32(v, places);
+    }
+    static Bytes keep(Bytes v, int mask) { return _mm256_and_si256(v, _mm256_set1_epi8(char(mask))); }
+    static Bytes merge(Bytes a, Bytes b, int mask) { return _mm256_or_si256(a, keep(b, mask)); }
+    // 16 more for code i of a lane where bit i of the 16 bits at p + lane * stride is set.
+    static Bytes add_fifth_bits(Bytes codes, const uint8_t* p, int64_t stride, int count) {
+        const __m128i second = _mm_set1_epi16(short(count > 1 ? load_half(p + stride) : 0));
+        const __m256i halves = _mm256_set_m128i(second, _mm_set1_epi16(short(load_half(p))));
+        const __m256i bytes = _mm256_shuffle_epi8(halves, _mm256_set_epi64x(0x0101010101010101, 0, 0x0101010101010101, 0));
+        const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201));
+        const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+        return merge(codes, is_set, 16);
+    }
+
+    // 16 bytes times the first of two fp16 numbers, or, from the ninth on, the second.
+    template <bool is_signed>
+    static void scale_bytes(uint64_t first, uint64_t last, uint32_t halves, float* out) {
+        const auto eight = [](uint64_t bytes, uint32_t factor, float* to) {
+            const __m128i eight_bytes = _mm_cvtsi64_si128(int64_t(bytes));
+            const __m256i integers = is_signed ? _mm256_cvtepi8_epi32(eight_bytes) : _mm256_cvtepu8_epi32(eight_bytes);
+            store(to, mul(_mm256_cvtepi32_ps(integers), set(_cvtsh_ss(uint16_t(factor)))));
+        };
+        eight(first, halves & 0xffff, out);
+        eight(last, halves >> 16, out + 8);
+    }
+    // Each lane filled with one of 16 numbers.
+    template <auto lane>
+    static Float spread(const float* numbers) {
+        if constexpr (lane.at[0] == lane.at[1]) return set(numbers[lane.at[0]]);
+        return _mm256_set_m128(_mm_set1_ps(numbers[lane.at[1]]), _mm_set1_ps(numbers[lane.at[0]]));
+    }
+
+    // The bits in which a and b differ, counted: how many a nibble has set is looked up.
+    static Int differing_bits(Bytes a, Bytes b) {
+        const __m256i counts = _mm256_broadcastsi128_si256(_mm_set_epi64x(0x0403030203020201, 0x0302020102010100));
+        const __m256i bits = _mm256_xor_si256(a, b);
+        const __m256i low = _mm256_shuffle_epi8(counts, low_nibbles(bits)), high = _mm256_shuffle_epi8(counts, high_nibbles(bits));
+        return _mm256_sad_epu8(_mm256_add_epi8(low, high), _mm256_setzero_si256());
+    }
 
     // An integer added to the bits of 1.5 * 2^23 is that number plus the integer, as a float: a dot product that starts there needs no
     // conversion. Taking the 1.5 * 2^23 off again costs nothing either, inside the FMA with the scale: the scale has the 11 bits of an fp16
-    // number, so its product with 1.5 * 2^23 is exact.
+    // number (19, times an integer of a K type), so its product with 1.5 * 2^23 is exact.
     static constexpr int32_t dot_start = 0x4b400000;
     static Float scaled_dot(Int dot, Float scale) { return fma(_mm256_castsi256_ps(dot), scale, mul(scale, set(-0x1.8p23f))); }
 };

@@ -4,7 +4,7 @@
 namespace lowbit::cpu {
 
 const Isa& avx512_isa() {
-    static constexpr Isa isa = isa_of<Avx512>("avx512");
+    static constexpr Isa isa = isa_of<Avx512>("avx512", avx512_float_blocks, avx512_integer_blocks);
     return isa;
 }
 

@@ -21,6 +21,8 @@ struct Avx512 {
     static constexpr int scaled_tile_rows = Tokens == 4 ? 2 : 4;
     template <int Tokens>
     static constexpr int panel_tile_rows = 2;
+    template <int Tokens>
+    static constexpr int block_tile_rows = 4;
 
     static Float set(float value) { return _mm512_set1_ps(value); }
     static Float load(const float* p) { return _mm512_loadu_ps(p); }
@@ -185,14 +187,17 @@ struct Avx512 {
         return _mm512_permutexvar_ps(index.elements, _mm512_castps128_ps512(_mm_maskz_loadu_ps(index.there, values)));
     }
     static __m512i four_times() { return _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0); }
-    static Float spread_halves(const uint8_t* p, int64_t stride, int count) {
-        uint64_t halves = 0;
+    static uint64_t load_halves(const uint8_t* p, int64_t stride, int count) {
         if (count == lanes)
-            halves = load_half(p) | uint64_t(load_half(p + stride)) << 16 | uint64_t(load_half(p + 2 * stride)) << 32 |
-                     uint64_t(load_half(p + 3 * stride)) << 48;
-        else
-            for (int i = 0; i < count; ++i) halves |= uint64_t(load_half(p + i * stride)) << 16 * i;
-        return _mm512_permutexvar_ps(four_times(), _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi64_si128(int64_t(halves)))));
+            return load_half(p) | uint64_t(load_half(p + stride)) << 16 | uint64_t(load_half(p + 2 * stride)) << 32 |
+                   uint64_t(load_half(p + 3 * stride)) << 48;
+        uint64_t halves = 0;
+        for (int i = 0; i < count; ++i) halves |= uint64_t(load_half(p + i * stride)) << 16 * i;
+        return halves;
+    }
+    static Float spread_halves(const uint8_t* p, int64_t stride, int count) {
+        const __m128 numbers = _mm_cvtph_ps(_mm_cvtsi64_si128(int64_t(load_halves(p, stride, count))));
+        return _mm512_permutexvar_ps(four_times(), _mm512_castps128_ps512(numbers));
     }
 
     static Int dot_nibbles(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {
@@ -201,10 +206,62 @@ struct Avx512 {
     static Int dot_bytes(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {
         return dot_nibbles(start, low, high, x_low, x_high);
     }
+    static Int dot_codes(Int start, Bytes codes, Bytes x) { return _mm512_dpbusd_epi32(start, codes, x); }
+
+    // Byte i of each int32 less `zero`, or nibble j, as a number. The dot product with a 1 in place i finds a byte and subtracts at once.
+    template <int i, int zero>
+    static Float byte_numbers(Bytes codes) {
+        return _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_set1_epi32(-zero), codes, _mm512_set1_epi32(1 << 8 * i)));
+    }
+    template <int j>
+    static Float nibble_numbers(Bytes codes) {
+        const __m512 digits = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+        return _mm512_permutexvar_ps(nibbles<j>(codes), digits);
+    }
+
+    // 32 bytes, in both halves.
+    static Bytes load_run(const uint8_t* p, int) { return _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+    // Bits move down by `first` places in the first half and by `second` in the second; those that stay in their byte are right.
+    template <int first, int second>
+    static Bytes move_bits(Bytes v) {
+        constexpr int a = (first + 32) % 32, b = (second + 32) % 32;
+        if constexpr (a == b) return _mm512_ror_epi32(v, a);
+        return _mm512_rorv_epi32(v, _mm512_set_epi32(b, b, b, b, b, b, b, b, a, a, a, a, a, a, a, a));
+    }
+    static Bytes keep(Bytes v, int mask) { return _mm512_and_si512(v, _mm512_set1_epi8(char(mask))); }
+    // a | (b & mask), in one instruction.
+    static Bytes merge(Bytes a, Bytes b, int mask) { return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8(char(mask)), 0xf8); }
+    // 16 more for code i of a lane where bit i of the 16 bits at p + lane * stride is set.
+    static Bytes add_fifth_bits(Bytes codes, const uint8_t* p, int64_t stride, int count) {
+        return _mm512_mask_add_epi8(codes, __mmask64(load_halves(p, stride, count)), codes, _mm512_set1_epi8(16));
+    }
+
+    // 16 bytes times the first of two fp16 numbers, or, from the ninth on, the second.
+    template <bool is_signed>
+    static void scale_bytes(uint64_t first, uint64_t last, uint32_t halves, float* out) {
+        const __m128i bytes = _mm_set_epi64x(int64_t(last), int64_t(first));
+        const __m512 factors = _mm512_permutexvar_ps(_mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0),
+                                                     _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(int(halves)))));
+        store(out, mul(_mm512_cvtepi32_ps(is_signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes)), factors));
+    }
+    // Each lane filled with one of 16 numbers.
+    template <auto lane>
+    static Float spread(const float* numbers) {
+        constexpr int a = lane.at[0], b = lane.at[1], c = lane.at[2], d = lane.at[3];
+        return _mm512_permutexvar_ps(_mm512_set_epi32(d, d, d, d, c, c, c, c, b, b, b, b, a, a, a, a), load(numbers));
+    }
+
+    // The bits in which a and b differ, counted: how many a nibble has set is looked up.
+    static Int differing_bits(Bytes a, Bytes b) {
+        const __m512i counts = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0403030203020201, 0x0302020102010100));
+        const __m512i bits = _mm512_xor_si512(a, b);
+        const __m512i low = _mm512_shuffle_epi8(counts, low_nibbles(bits)), high = _mm512_shuffle_epi8(counts, high_nibbles(bits));
+        return _mm512_sad_epu8(_mm512_add_epi8(low, high), _mm512_setzero_si512());
+    }
 
     // An integer added to the bits of 1.5 * 2^23 is that number plus the integer, as a float: a dot product that starts there needs no
     // conversion. Taking the 1.5 * 2^23 off again costs nothing either, inside the FMA with the scale: the scale has the 11 bits of an fp16
-    // number, so its product with 1.5 * 2^23 is exact.
+    // number (19, times an integer of a K type), so its product with 1.5 * 2^23 is exact.
     static constexpr int32_t dot_start = 0x4b400000;
     static Float scaled_dot(Int dot, Float scale) { return fma(_mm512_castsi512_ps(dot), scale, mul(scale, set(-0x1.8p23f))); }
 };

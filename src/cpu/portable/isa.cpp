@@ -4,7 +4,7 @@
 namespace lowbit::cpu {
 
 const Isa& portable_isa() {
-    static constexpr Isa isa = isa_of<Portable>("portable");
+    static constexpr Isa isa = isa_of<Portable>("portable", portable_float_blocks, portable_integer_blocks);
     return isa;
 }
 

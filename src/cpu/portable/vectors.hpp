@@ -28,6 +28,8 @@ struct Portable {
     static constexpr int scaled_tile_rows = Tokens == 4 ? 1 : 2;
     template <int Tokens>
     static constexpr int panel_tile_rows = 2;
+    template <int Tokens>
+    static constexpr int block_tile_rows = 1;
 
     template <class Vector, class Value>
     static Vector load_as(const Value* p) {
@@ -174,6 +176,58 @@ struct Portable {
     static Int dot_bytes(Int start, Bytes low, Bytes high, Bytes x_low, Bytes x_high) {
         return dot_nibbles(start, low, high, x_low, x_high);
     }
+    static Int dot_codes(Int start, Bytes codes, Bytes x) { return dot(start, codes, x); }
+
+    // Byte i of each int32 less `zero`, or nibble j, as a number.
+    template <int i, int zero>
+    static Float byte_numbers(Bytes codes) {
+        return __builtin_convertvector(Int(Unsigned(codes) >> 8 * i & 255) - zero, Float);
+    }
+    template <int j>
+    static Float nibble_numbers(Bytes codes) {
+        return __builtin_convertvector(Int(Unsigned(codes) >> 4 * j & 15), Float);
+    }
+
+    // The 16 bytes of a run of 32 that belong to a chunk.
+    static Bytes load_run(const uint8_t* p, int chunk) { return load_bytes(p + chunk % 2 * 16); }
+    // Bits move down by `places`; those that stay in their byte are right.
+    template <int places, int>
+    static Bytes move_bits(Bytes v) {
+        if constexpr (places < 0) return Bytes(Unsigned(v) << -places);
+        return Bytes(Unsigned(v) >> (places < 0 ? 0 : places));
+    }
+    static Bytes keep(Bytes v, int mask) { return v & int8_t(mask); }
+    static Bytes merge(Bytes a, Bytes b, int mask) { return a | keep(b, mask); }
+    // 16 more for code i where bit i of the 16 bits at p is set.
+    static Bytes add_fifth_bits(Bytes codes, const uint8_t* p, int64_t, int) {
+        const int bits = load_half(p);
+        for (int i = 0; i < 16; ++i) codes[i] = int8_t(codes[i] | (bits >> i & 1) << 4);
+        return codes;
+    }
+
+    // 16 bytes times the first of two fp16 numbers, or, from the ninth on, the second.
+    template <bool is_signed>
+    static void scale_bytes(uint64_t first, uint64_t last, uint32_t halves, float* out) {
+        for (int i = 0; i < 16; ++i) {
+            const auto byte = uint8_t((i < 8 ? first : last) >> i % 8 * 8);
+            out[i] = core::fp16_to_float(uint16_t(i < 8 ? halves : halves >> 16)) * (is_signed ? float(int8_t(byte)) : float(byte));
+        }
+    }
+    template <auto lane>
+    static Float spread(const float* numbers) {
+        return set(numbers[lane.at[0]]);
+    }
+
+    // The bits in which a and b differ, counted: in pairs, nibbles, bytes, and then in all four of them.
+    static Int differing_bits(Bytes a, Bytes b) {
+        Unsigned v = Unsigned(a ^ b);
+        v = v - (v >> 1 & 0x55555555);
+        v = (v & 0x33333333) + (v >> 2 & 0x33333333);
+        v = (v + (v >> 4)) & 0x0f0f0f0f;
+        v = v + (v >> 8);
+        return Int((v + (v >> 16)) & 0x3f);
+    }
+
     static constexpr int32_t dot_start = 0;
     static Float scaled_dot(Int dot, Float scale) { return __builtin_convertvector(dot, Float) * scale; }
 };

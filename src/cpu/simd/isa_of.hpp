@@ -1,6 +1,7 @@
 // The table of functions of an instruction set whose vectors are S.
 #pragma once
 #include "cpu/isa.hpp"
+#include "cpu/simd/bits.hpp"
 #include "cpu/simd/blocks.hpp"
 #include "cpu/simd/convert.hpp"
 #include "cpu/simd/dense.hpp"
@@ -14,14 +15,17 @@ namespace lowbit::cpu {
 namespace {
 
 template <class S>
-constexpr Isa isa_of(const char* name) {
+constexpr Isa isa_of(const char* name, decltype(Isa::float_blocks) float_blocks, decltype(Isa::integer_blocks) integer_blocks) {
     return {.name = name,
             .weight4 = weight4<S>,
             .weight8 = weight8<S>,
             .dense = dense<S>,
             .int8 = int8<S>,
+            .bits = bits<S>,
             .q4_0_q8 = q4_0_q8<S>,
             .q8_0_q8 = q8_0_q8<S>,
+            .float_blocks = float_blocks,
+            .integer_blocks = integer_blocks,
             .to_float = to_float<S>,
             .from_float = from_float<S>,
             .largest = largest<S>,

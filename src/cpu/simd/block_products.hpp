@@ -1,0 +1,289 @@
+// Weights in the GGML types of block_formats.hpp times few tokens: the weight is decoded in registers as it streams by.
+//
+// fp32 tokens: the codes of a lane become fp32 numbers, their products with the tokens are added up and multiplied by the lane's scale.
+// int8 tokens in blocks of 32: an exact integer dot product per lane, times both scales. What a type adds to each value of a group is
+// multiplied by the sum of the group's tokens, once.
+//
+// Tokens are prepared once for all rows, unit by unit, in the order of the codes: [tile][unit][token of the tile].
+#pragma once
+#include <new>
+#include <utility>
+
+#include "cpu/isa.hpp"
+#include "cpu/simd/block_formats.hpp"
+#include "cpu/simd/stream.hpp"
+#include "cpu/simd/tiles.hpp"
+
+namespace lowbit::cpu {
+namespace {
+
+// body<0>(), body<1>(), ...
+template <int count, class Body>
+[[gnu::always_inline]] inline void unrolled(const Body& body) {
+    [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) { (body.template operator()<i>(), ...); }
+    (std::make_integer_sequence<int, count>{});
+}
+
+template <class Format>
+constexpr int64_t unit_values = Format::block_values* Format::unit_blocks;
+template <class Format>
+constexpr int64_t unit_bytes = Format::block_bytes* Format::unit_blocks;
+
+// The sums of a unit's groups of tokens, where Format::minimum wants them.
+template <class S, class Format>
+struct GroupSums {
+    alignas(64) float values[Format::minimum_vectors * S::width];
+
+    template <class Sum>  // sum(group)
+    void pack(const Sum& sum) {
+        for (int v = 0; v < Format::minimum_vectors; ++v)
+            for (int i = 0; i < S::width; ++i) {
+                const int group = Format::minimum_group(v, i);
+                values[v * S::width + i] = group < 0 ? 0.0f : Format::minimum_sign * sum(group);
+            }
+    }
+    typename S::Float operator[](int v) const { return S::load(values + v * S::width); }
+};
+template <class S, class Format>
+requires(Format::minimum_vectors == 0) struct GroupSums<S, Format> {
+    template <class Sum>
+    void pack(const Sum&) {}
+};
+
+// A unit of one token, in fp32.
+template <class S, class Format>
+struct FloatUnit {
+    using Tokens = FloatTokens;
+    static constexpr int64_t step_values = 32 * S::lanes;
+
+    alignas(64) float values[unit_values<Format>];  // by steps, each in the order of S::pack_nibble_order
+    [[no_unique_address]] GroupSums<S, Format> sums;
+
+    void pack(const FloatTokens& x, int64_t token, int64_t first, int64_t there) {
+        alignas(64) float source[unit_values<Format>] = {}, step_source[step_values];
+        std::memcpy(source, x.values + token * x.stride + first, size_t(there) * sizeof(float));
+        for (int step = 0; step < Format::steps; ++step) {
+            for (int lane = 0; lane < S::lanes; ++lane)
+                for (int half = 0; half < 2; ++half)
+                    std::memcpy(step_source + 16 * (2 * lane + half), source + 16 * Format::sixteen(step, half, lane), 16 * sizeof(float));
+            S::pack_nibble_order(step_source, values + step * step_values);
+        }
+        sums.pack([&](int group) {
+            typename S::Float sum = S::load(source + group * Format::group);
+            for (int i = S::width; i < Format::group; i += S::width) sum = S::add(sum, S::load(source + group * Format::group + i));
+            return S::sum(sum);
+        });
+    }
+
+    // Numbers 4 m + i of each lane, m = 0 .. 3.
+    template <int half, int i>
+    static typename S::Float numbers(const BlockCodes<S>& codes) {
+        if constexpr (Format::nibbles) return S::template nibble_numbers<2 * i + half>(codes.packed);
+        return S::template byte_numbers<i, Format::zero>(half ? codes.high : codes.low);
+    }
+
+    template <int step, int Rows, int Tokens>
+    [[gnu::always_inline]] static void add_step(const FloatUnit* x, const BlockCodes<S> (&codes)[Rows],
+                                                const typename Format::Terms (&terms)[Rows], typename S::Float (&sums)[Rows][Tokens]) {
+        // Few tokens: their sums are scaled. More: the numbers are, which takes fewer registers.
+        constexpr bool scales_numbers = Tokens > 2;
+        unrolled<2>([&]<int half>() __attribute__((always_inline)) {
+            typename S::Float scales[Rows], parts[Rows][Tokens];
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) scales[r] = Format::template scale<step, half>(terms[r]);
+            unrolled<4>([&]<int i>() __attribute__((always_inline)) {
+                typename S::Float values[Tokens];
+#pragma GCC unroll 8
+                for (int t = 0; t < Tokens; ++t) values[t] = S::load(x[t].values + step * step_values + (2 * i + half) * S::width);
+#pragma GCC unroll 8
+                for (int r = 0; r < Rows; ++r) {
+                    const typename S::Float number = numbers<half, i>(codes[r]);
+                    const typename S::Float scaled = scales_numbers ? S::mul(number, scales[r]) : number;
+#pragma GCC unroll 8
+                    for (int t = 0; t < Tokens; ++t) {
+                        if constexpr (scales_numbers)
+                            sums[r][t] = S::fma(scaled, values[t], sums[r][t]);
+                        else
+                            parts[r][t] = i ? S::fma(number, values[t], parts[r][t]) : S::mul(number, values[t]);
+                    }
+                }
+            });
+            if constexpr (scales_numbers) return;
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+                for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(parts[r][t], scales[r], sums[r][t]);
+        });
+    }
+};
+
+// A unit of one token, in int8 with a scale for every 32 values.
+template <class S, class Format>
+struct IntegerUnit {
+    using Tokens = BlockTokens;
+    static constexpr int elements = 4 * S::lanes;
+
+    struct Half {
+        alignas(64) int8_t codes[16 * S::lanes];
+        alignas(64) int32_t start[elements];  // -zero * (sum of the four codes that go into an element)
+        alignas(64) float scales[elements];   // each four times
+    };
+    Half halves[Format::steps][2];
+    [[no_unique_address]] GroupSums<S, Format> sums;
+
+    void pack(const BlockTokens& x, int64_t token, int64_t first, int64_t there) {
+        const int8_t* codes = x.codes + token * x.columns + first;
+        const float* scales = x.scales + (token * x.columns + first) / 32;
+        for (int step = 0; step < Format::steps; ++step)
+            for (int half = 0; half < 2; ++half)
+                for (int lane = 0; lane < S::lanes; ++lane) {
+                    const int sixteen = Format::sixteen(step, half, lane);
+                    const bool is_there = 16 * sixteen < there;
+                    pack(halves[step][half], lane, is_there ? codes + 16 * sixteen : nullptr, is_there ? scales[sixteen / 2] : 0.0f);
+                }
+        sums.pack([&](int group) {
+            int32_t sum = 0;
+            for (int i = group * Format::group; i < (group + 1) * Format::group && i < there; ++i) sum += codes[i];
+            return group * Format::group < there ? float(sum) * scales[group * Format::group / 32] : 0.0f;
+        });
+    }
+
+    template <int step, int Rows, int Tokens>
+    [[gnu::always_inline]] static void add_step(const IntegerUnit* x, const BlockCodes<S> (&codes)[Rows],
+                                                const typename Format::Terms (&terms)[Rows], typename S::Float (&sums)[Rows][Tokens]) {
+        unrolled<2>([&]<int half>() __attribute__((always_inline)) {
+            typename S::Float scales[Rows];
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) scales[r] = Format::template scale<step, half>(terms[r]);
+#pragma GCC unroll 8
+            for (int t = 0; t < Tokens; ++t) {
+                const Half& token = x[t].halves[step][half];
+                const typename S::Bytes token_codes = S::load_bytes(token.codes);
+                const typename S::Int start = S::load(token.start);
+                const typename S::Float token_scales = S::load(token.scales);
+#pragma GCC unroll 8
+                for (int r = 0; r < Rows; ++r) {
+                    const typename S::Int dot = S::dot_codes(start, half ? codes[r].high : codes[r].low, token_codes);
+                    sums[r][t] = S::fma(S::scaled_dot(dot, scales[r]), token_scales, sums[r][t]);
+                }
+            }
+        });
+    }
+
+private:
+    static void pack(Half& half, int lane, const int8_t* codes, float scale) {
+        if (codes)
+            std::memcpy(half.codes + 16 * lane, codes, 16);
+        else
+            std::memset(half.codes + 16 * lane, 0, 16);
+        for (int m = 0; m < 4; ++m) {
+            const int8_t* four = half.codes + 16 * lane + 4 * m;
+            half.start[4 * lane + m] = S::dot_start - Format::zero * (four[0] + four[1] + four[2] + four[3]);
+            half.scales[4 * lane + m] = scale;
+        }
+    }
+};
+
+template <class S, class Format, class Unit>
+struct BlockProduct {
+    template <int Tokens>
+    static constexpr int rows = S::template block_tile_rows<Tokens>;
+    static constexpr int64_t rows_at_once = 8, tokens_at_once = 16;  // packed tokens stay in the second-level cache
+    static constexpr int64_t prefetch_distance = 2048;
+
+    const BlockWeight& weight;
+    const Unit* x;
+    float* out;
+    int64_t out_stride;
+
+    static int64_t units(int64_t columns) { return ceil_div(columns, unit_values<Format>); }
+
+    template <int Rows, int Tokens>
+    void tile(int64_t row, int64_t token) const {
+        const int64_t count = units(weight.columns), blocks = weight.columns / Format::block_values, whole = blocks / Format::unit_blocks;
+        const Unit* tokens = x + token * count;
+        typename S::Float sums[Rows][Tokens] = {};
+        for (int64_t unit = 0; unit < whole; ++unit) add_unit(row, unit, int(Format::unit_blocks), tokens + unit * Tokens, sums);
+        if (Format::unit_blocks > 1 && whole < count)
+            add_unit(row, whole, int(blocks - whole * Format::unit_blocks), tokens + whole * Tokens, sums);
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+            for (int t = 0; t < Tokens; ++t) out[(row + r) * out_stride + token + t] = S::sum(sums[r][t]);
+    }
+
+    template <int Rows, int Tokens>
+    [[gnu::always_inline]] void add_unit(int64_t row, int64_t unit, int blocks, const Unit* tokens,
+                                         typename S::Float (&sums)[Rows][Tokens]) const {
+        const Stream stream{weight.row_stride, Rows, prefetch_distance};
+        const uint8_t* bytes = weight.codes + row * weight.row_stride + unit * unit_bytes<Format>;
+        typename Format::Terms terms[Rows];
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+            stream.prefetch(weight.codes + (row + r) * weight.row_stride, unit * unit_bytes<Format>, unit_bytes<Format>);
+            terms[r] = Format::terms(bytes + r * weight.row_stride, blocks);
+        }
+        unrolled<Format::steps>([&]<int step>() __attribute__((always_inline)) {
+            BlockCodes<S> codes[Rows];
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) codes[r] = Format::template codes<step>(bytes + r * weight.row_stride, blocks);
+            Unit::template add_step<step>(tokens, codes, terms, sums);
+        });
+        if constexpr (Format::minimum_vectors > 0) add_minimums(terms, tokens, sums);
+    }
+
+    template <int Rows, int Tokens>
+    [[gnu::always_inline]] static void add_minimums(const typename Format::Terms (&terms)[Rows], const Unit* tokens,
+                                                    typename S::Float (&sums)[Rows][Tokens]) {
+#pragma GCC unroll 8
+        for (int v = 0; v < Format::minimum_vectors; ++v)
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+                for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(Format::minimum(terms[r], v), tokens[t].sums[v], sums[r][t]);
+    }
+
+    static int64_t packed_bytes(int64_t tokens, int64_t columns) { return tokens * units(columns) * int64_t(sizeof(Unit)); }
+
+    static void pack(const typename Unit::Tokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
+        const int64_t count = units(columns), first = count * part / parts, end = count * (part + 1) / parts;
+        auto* all = reinterpret_cast<Unit*>(packed);
+        for (int64_t token = 0, width; token < x.tokens; token += width) {
+            width = tile_width(x.tokens - token);
+            for (int64_t unit = first; unit < end; ++unit)
+                for (int64_t t = 0; t < width; ++t)
+                    (new (all + token * count + unit * width + t) Unit)
+                        ->pack(x, token + t, unit * unit_values<Format>,
+                               smaller(unit_values<Format>, columns - unit * unit_values<Format>));
+        }
+    }
+
+    static void multiply(const BlockWeight& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride) {
+        const BlockProduct product{weight, reinterpret_cast<const Unit*>(packed), out, out_stride};
+        for (int64_t token = 0; token < tokens; token += tokens_at_once)
+            for (int64_t row = 0; row < weight.rows; row += rows_at_once)
+                cover<BlockProduct>(
+                    smaller(rows_at_once, weight.rows - row), smaller(tokens_at_once, tokens - token),
+                    [&]<int Rows, int Tokens>(int64_t r, int64_t t) { product.template tile<Rows, Tokens>(row + r, token + t); });
+    }
+
+    static BlockLoop<typename Unit::Tokens> loop() { return {packed_bytes, pack, multiply}; }
+};
+
+template <class S, template <class, class> class Unit>
+auto block_loop(Element weight) {
+    const auto loop_of = []<class Format>() { return BlockProduct<S, Format, Unit<S, Format>>::loop(); };
+    switch (weight) {
+    case Element::q4_1: return loop_of.template operator()<Q4_1<S>>();
+    case Element::q5_0: return loop_of.template operator()<Q5_0<S>>();
+    case Element::q5_1: return loop_of.template operator()<Q5_1<S>>();
+    case Element::q2_k: return loop_of.template operator()<Q2_K<S>>();
+    case Element::q3_k: return loop_of.template operator()<Q3_K<S>>();
+    case Element::q5_k: return loop_of.template operator()<Q5_K<S>>();
+    case Element::q6_k: return loop_of.template operator()<Q6_K<S>>();
+    default: return loop_of.template operator()<Q4_K<S>>();
+    }
+}
+
+}  // namespace
+}  // namespace lowbit::cpu
