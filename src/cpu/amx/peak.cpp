@@ -24,24 +24,4 @@ int64_t amx::integer_peak(int64_t rounds) {
     return rounds * 4 * 2 * tile_rows * tile_rows * tile_bytes;
 }
 
-const Isa& amx_isa() {
-    static const Isa isa = [] {
-        Isa table = avx512_isa();
-        table.name = "amx";
-        table.int8 = amx::int8;
-        table.packed8_bytes = amx::packed8_bytes;
-        table.pack8 = amx::pack8;
-        table.q4_0_q8 = amx::q4_0_q8;
-        table.q8_0_q8 = amx::q8_0_q8;
-        table.weight4 = amx::weight4;
-        table.packed4_bytes = amx::packed4_bytes;
-        table.pack4 = amx::pack4;
-        table.int_lines = amx::int_lines;
-        table.float_lines = amx::float_lines;
-        table.integer_peak = amx::integer_peak;
-        return table;
-    }();
-    return isa;
-}
-
 }  // namespace lowbit::cpu
