@@ -150,6 +150,12 @@ def test_plot_series():
     assert tokens == 16 and reached == pytest.approx(2 * 16 * 28672 * 4096 / 31e6) and roof == pytest.approx(reached * 31 / 15)
 
 
+def test_plot_steps():
+    rows = [{**vars(make_row(m=m, us=us)), "chain": False} for m, us in ((16, 10.0), (17, 11.0), (32, 20.0), (33, 24.0), (64, 40.0))]
+    [step] = plot.steps(plot.times(rows))
+    assert step == "int4:g128 x bf16 28672 x 4096: 32 tokens 20.0 µs, 33 tokens 24.0 µs (1.20 x)"
+
+
 def test_plot_draws(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
     rows = [
@@ -161,6 +167,7 @@ def test_plot_draws(tmp_path):
     assert plot.main([str(path)]) == 0
     assert (tmp_path / "chip.png").read_bytes().startswith(b"\x89PNG")
     assert plot.main([str(path), "--output", str(tmp_path / "chip.svg")]) == 0
+    assert plot.main([str(path), "--time", "--output", str(tmp_path / "time.svg")]) == 0
     xml.etree.ElementTree.parse(tmp_path / "chip.svg")
 
 

@@ -14,6 +14,7 @@ struct HopperTile {
     int stages;        // of the ring
     int depth = 1;     // k blocks (128 bytes of a token) per stage
     int cluster = 1;   // blocks that share their tokens: each copies its part of them to all
+    int boxes = 4;     // of the output that a warpgroup has under way
     bool alternate =
         false;  // each warpgroup has a tile of its own, and one multiplies while the other stores; else they halve a tile's rows
 

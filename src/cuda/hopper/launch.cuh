@@ -75,15 +75,35 @@ HopperKernel hopper_kernel() {
 
 // As many stages as fit beside the memory of the stores, and a kilobyte for what is small and for alignment.
 template <class Source, int Rows>
-constexpr int stages_of(int tokens, int depth, bool alternate = false) {
+constexpr int stages_of(int tokens, int depth, int boxes) {
     constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
-    const int blocks = Rows / 64 / (alternate ? 1 : HopperTile::groups);  // of a warpgroup
-    const int store_bytes = store_bytes_of(blocks * tokens / store_pass_tokens, tokens, correction_of<typename Source::Kind>);
+    const int store_bytes = store_bytes_of(boxes, tokens, correction_of<typename Source::Kind>);
     const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes);
     const int scale_bytes = Source::token_groups ? tokens * 4 * token_scale_slots : 0;
     const int left = limit - scale_bytes - HopperTile::groups * ((store_bytes + kilobyte - 1) / kilobyte * kilobyte);
     const int stages = (left - (weight_bytes % kilobyte ? kilobyte : 0) - 512) / stage_bytes;
     return stages < 8 ? stages : 8;
+}
+
+// Boxes under way. Bits have few k blocks for many results. Corrections have terms in the room of one box, and with scales along K a stage
+// more is worth more.
+template <class Source>
+constexpr int most_boxes() {
+    if (correction_of<typename Source::Kind> == Correction::bits) return 8;
+    return correction_of<typename Source::Kind> == Correction::zero_points ? 3 : Source::promoted ? 2 : 4;
+}
+
+template <class Source, int Rows, int Tokens>
+constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false) {
+    const int all = Rows / 64 / (alternate ? 1 : HopperTile::groups) * Tokens / store_pass_tokens;
+    const int boxes = all < most_boxes<Source>() ? all : most_boxes<Source>();
+    return {.rows = Rows,
+            .tokens = Tokens,
+            .stages = stages_of<Source, Rows>(Tokens, depth, boxes),
+            .depth = depth,
+            .cluster = cluster,
+            .boxes = boxes,
+            .alternate = alternate};
 }
 
 // How much longer than with other types a k block takes the tensor core.
@@ -96,24 +116,23 @@ template <class Source_>
 struct RowsKernels {
     struct Large {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 128, .tokens = 256, .stages = stages_of<Source, 128>(256, 1), .cluster = 2};
+        static constexpr HopperTile tile = make_tile<Source, 128, 256>(1, 2);
         static constexpr double clocks = 1010 * pace<typename Source::Kind>;
     };
     struct Square {
         using Source = Source_;
-        static constexpr HopperTile tile{
-            .rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1, true), .cluster = 2, .alternate = true};
+        static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2, true);
         static constexpr double clocks = 540 * pace<typename Source::Kind>;
     };
     // Both warpgroups at one tile: its last wave can be halved.
     struct Together {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2};
+        static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2);
         static constexpr double clocks = 540 * pace<typename Source::Kind>;
     };
     struct Few {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 128, .tokens = 64, .stages = stages_of<Source, 128>(64, 1)};
+        static constexpr HopperTile tile = make_tile<Source, 128, 64>(1, 1);
         static constexpr double clocks = 290 * pace<typename Source::Kind>;
     };
     static HopperKernels all() {
@@ -128,23 +147,22 @@ template <class Source_>
 struct TilesKernels {
     struct Large {
         using Source = Source_;
-        static constexpr HopperTile tile{
-            .rows = 64, .tokens = 256, .stages = stages_of<Source, 64>(256, 1, true), .cluster = 2, .alternate = true};
+        static constexpr HopperTile tile = make_tile<Source, 64, 256>(1, 2, true);
         static constexpr double clocks = 590 * Source::decode_cost;
     };
     struct Square {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 256, .tokens = 128, .stages = stages_of<Source, 256>(128, 1)};
+        static constexpr HopperTile tile = make_tile<Source, 256, 128>(1, 1);
         static constexpr double clocks = 1062 * Source::decode_cost;
     };
     struct Few {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 256, .tokens = 64, .stages = stages_of<Source, 256>(64, 2), .depth = 2};
+        static constexpr HopperTile tile = make_tile<Source, 256, 64>(2, 1);
         static constexpr double clocks = 744 * Source::decode_cost;
     };
     struct Fewer {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 256, .tokens = 32, .stages = stages_of<Source, 256>(32, 2), .depth = 2};
+        static constexpr HopperTile tile = make_tile<Source, 256, 32>(2, 1);
         static constexpr double clocks = 630 * Source::decode_cost;
     };
     using Wide = typename RowsKernels<Source_>::Large;
@@ -192,7 +210,7 @@ template <class Source_>
 struct IntegerKernels {
     struct Few {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 256, .tokens = 64, .stages = stages_of<Source, 256>(64, 1)};
+        static constexpr HopperTile tile = make_tile<Source, 256, 64>(1, 1);
         static constexpr double clocks = 600;
     };
     static HopperKernels all() {
@@ -207,12 +225,12 @@ template <class Source_>
 struct PromotedKernels {
     struct Square {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 128, .tokens = 128, .stages = stages_of<Source, 128>(128, 1), .cluster = 2};
+        static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2);
         static constexpr double clocks = 580;
     };
     struct Few {
         using Source = Source_;
-        static constexpr HopperTile tile{.rows = 128, .tokens = 64, .stages = stages_of<Source, 128>(64, 1)};
+        static constexpr HopperTile tile = make_tile<Source, 128, 64>(1, 1);
         static constexpr double clocks = 350;
     };
     static HopperKernels all() {

@@ -32,7 +32,7 @@ class HopperGemm {
     using Part = typename Kind::Accumulator;
     using Sum = std::conditional_t<promoted, float, Part>;
     using Sums = Sum[blocks_per_group][tile.tokens / 2];
-    using Store = HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>>;
+    using Store = HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>;
     using At = RingPlace<tile.stages>;
     // The scales of tokens have a ring of their own: they are needed longer than the stage, which is to be filled again.
     static constexpr int scale_slots = token_scale_slots;

@@ -19,15 +19,11 @@ constexpr Correction correction_of = std::is_same_v<Kind, ptx::WgmmaInt8Uint8> ?
                                      : std::is_same_v<Kind, ptx::WgmmaInt1>    ? Correction::bits
                                                                                : Correction::none;
 
-// Boxes of 64 rows and this many tokens, and how many of them are under way: a box waits until the one that had its place before has been
-// read, which takes the copy engine longer than filling the next. The terms of a correction take the room of one.
+// Boxes of 64 rows and this many tokens; several are under way: one waits until that which had its place before has been read, and the copy
+// engine takes longer for that, behind the stages that it fills, than a warpgroup for the next box.
 constexpr int store_pass_tokens = 32;
-constexpr int store_buffers(int boxes, Correction corrected) {
-    const int most = corrected == Correction::none ? 4 : 3;
-    return boxes < most ? boxes : most;
-}
 constexpr int store_bytes_of(int boxes, int tokens, Correction corrected) {
-    return store_buffers(boxes, corrected) * store_pass_tokens * ptx::wgmma_row_bytes + tokens * (corrected == Correction::none ? 4 : 8);
+    return boxes * store_pass_tokens * ptx::wgmma_row_bytes + tokens * (corrected == Correction::none ? 4 : 8);
 }
 
 // Word (token, row) of 64 rows lies where four lanes with neighbouring tokens hit different banks.
@@ -51,14 +47,14 @@ __device__ __noinline__ void finish_pass(const HopperArgs& args, const Sum* stag
 }
 
 // A warpgroup's share: Blocks x 64 rows, Tokens tokens.
-template <class Sum, int Blocks, int Tokens, Correction Corrected>
+template <class Sum, int Blocks, int Tokens, Correction Corrected, int Boxes>
 class HopperStore {
     static constexpr bool corrected = Corrected != Correction::none;
 
 public:
     static constexpr int pass_tokens = store_pass_tokens, passes = Tokens / pass_tokens;
-    static constexpr int buffers = store_buffers(Blocks * passes, Corrected);
-    static_assert(Tokens % pass_tokens == 0 && buffers > 1);
+    static constexpr int buffers = Boxes;
+    static_assert(Tokens % pass_tokens == 0 && buffers > 1 && buffers <= Blocks * passes);
     struct Plain {
         alignas(1024) uint8_t staging[buffers][pass_tokens * ptx::wgmma_row_bytes];
         alignas(16) float token_factor[Tokens];
