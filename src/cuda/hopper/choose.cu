@@ -28,12 +28,12 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     const int64_t tiles = cluster_tiles(kernel, rows, tokens) * tile.cluster;
     const int64_t slots = int64_t(std::max(kernel.resident_clusters(cluster), 1)) * cluster, blocks = tiles * splits;
     const auto active = double(std::min(slots, blocks)), waves = double(core::ceil_div(blocks, slots));
-    const auto token_tiles = double(core::ceil_div(tokens, tile.tokens)), tile_tokens = double(std::min<int64_t>(tokens, tile.tokens));
+    const auto token_tiles = double(core::ceil_div(tokens, tile.tokens));
     // The time of a k block, with so many blocks under way that share their tokens or not. Every weight is read from memory once, and from
     // the cache by the tiles of other tokens. Blocks that share wait for each other, which shows where memory is what they wait for.
     const auto block_time = [&](double active_blocks, int sharing) {
         const double read = kernel.weight_bytes * active_blocks / memory_rate(active_blocks) / token_tiles * (sharing > 1 ? 1.1 : 1.0);
-        const double cached = (kernel.weight_bytes + tile_tokens * 128.0 / sharing) * active_blocks / cache_rate;
+        const double cached = (kernel.weight_bytes + tile.tokens * 128.0 / sharing) * active_blocks / cache_rate;
         return std::max({kernel.clocks, read, cached});
     };
     const double loop = double(core::ceil_div(k_blocks, splits)) * block_time(active, tile.cluster);
