@@ -34,7 +34,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 if(LOWBIT_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Unrolled loops of many shapes compile in a fraction of the time with checks as calls; the largest have those of addresses alone.
-  set(calls "SHELL:--param asan-instrumentation-with-call-threshold=0")
+  set(calls --param=asan-instrumentation-with-call-threshold=0)
   file(GLOB loops ${PROJECT_SOURCE_DIR}/src/cpu/*/isa.cpp)
   set_source_files_properties(${loops} PROPERTIES COMPILE_OPTIONS "${calls}")
   file(GLOB loops ${PROJECT_SOURCE_DIR}/src/cpu/*/*_blocks.cpp)
