@@ -32,6 +32,7 @@ struct BitsKernel {
 
     void load_tail(const uint8_t* row, uint8_t* tail) const {
         const int64_t bits = weight.columns - 8 * whole();
+        if (bits == 0) return;  // of an empty matrix there are no rows either
         std::memcpy(tail, row + whole(), size_t(ceil_div(bits, 8)));
         if (bits % 8) tail[bits / 8] = uint8_t(tail[bits / 8] & ((1 << bits % 8) - 1));
     }
