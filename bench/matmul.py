@@ -14,7 +14,10 @@ from .notes import note
 from .results import Row
 
 # What the tensor cores multiply, by the activation.
-KINDS = {"bf16": "bf16", "int8:row": "int8", "int4:row": "int8", "uint8:row:asym": "int8", "q8_1": "int8", "fp8_e4m3:row": "fp8", "fp8_e4m3:g128": "fp8", "int1:row": "int1"}
+KINDS = {
+    "bf16": "bf16", "int8:row": "int8", "int4:row": "int8", "uint8:row:asym": "int8", "q8_1": "int8", "fp8_e4m3:row": "fp8",
+    "fp8_e5m2:row": "fp8", "fp8_e4m3:g128": "fp8", "int1:row": "int1",
+}  # fmt: skip
 LARGEST_ERROR = 0.02  # ||y - exact|| / ||exact||: y is rounded to bf16, and some kernels round decoded weights to it too
 OURS, CHAINED = "lowbit", "lowbit_chain"
 
@@ -42,12 +45,17 @@ def make_weight(rows: int, columns: int, format: str, device: torch.device) -> W
 
 def _choose_kernel(x, w, forced: list[str | None]) -> tuple[str | None, str]:
     """The first of the forced kernels that can run this (None: the library chooses), and its name."""
+    reasons = []
     for name in forced:
         with environment("LOWBIT_KERNEL", name):
-            chosen = matmul_kernel(x, w, out_dtype=torch.bfloat16)
+            try:
+                chosen = matmul_kernel(x, w, out_dtype=torch.bfloat16)
+            except (RuntimeError, ValueError) as error:
+                reasons.append(str(error))
+                continue
         if chosen is not None:
             return name, chosen
-    raise RuntimeError(f"none of these kernels can run it: {', '.join(map(str, forced))}")
+    raise RuntimeError(f"none of these kernels can run it: {', '.join(map(str, forced))}. {' '.join(reasons)}".rstrip(". "))
 
 
 def _check(y: torch.Tensor, x, weight: torch.Tensor) -> None:

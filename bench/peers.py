@@ -20,6 +20,7 @@ OF_FORMATS = {
     ("int4:row", "int4:row"): ("torch_int_mm",),
     ("fp8_e4m3:block128", "fp8_e4m3:g128"): ("torch_scaled_mm",),
     ("fp8_e4m3:row", "fp8_e4m3:row"): ("torch_scaled_mm", "torch_scaled_mm_tensor"),
+    ("fp8_e4m3:row", "fp8_e5m2:row"): ("torch_scaled_mm_tensor",),
 }
 
 MOST_TORCH_INT4 = 64  # tokens; beyond, it takes ten times as long as bf16 and more
@@ -53,7 +54,7 @@ def _torch_int_mm(case: Case, device: torch.device) -> Peer:
 
 def _scaled_mm(case: Case, device: torch.device, by_row: bool) -> Peer:
     def make() -> Call:
-        x = _normal(case.m, case.k, device).to(torch.float8_e4m3fn)
+        x = _normal(case.m, case.k, device).to(torch.float8_e5m2 if case.activation.startswith("fp8_e5m2") else torch.float8_e4m3fn)
         w = _normal(case.n, case.k, device).to(torch.float8_e4m3fn).t()
         x_scale = torch.rand((case.m, 1) if by_row else (), device=device)
         w_scale = torch.rand((1, case.n) if by_row else (), device=device)

@@ -1,7 +1,7 @@
 """summary.py stages.tsv: what `make test` did: the time of each stage, what failed, one line of counts, and what was skipped and why.
 
-A line of stages.tsv is: name, seconds, exit status or "skipped", where the results lie (or -), a note. Results are a JUnit file, or a
-folder with ctest's own ctest.xml and, for a ctest test that is a whole GoogleTest program, the <test>.xml with that program's cases.
+A line of stages.tsv is: name, seconds, exit status or "skipped", where the results lie (or -), a note. Results are a folder of JUnit
+files, or one with ctest's own ctest.xml and, for a ctest test that is a whole GoogleTest program, the <test>.xml with that program's cases.
 Exit status: 0 when something passed and nothing failed.
 """
 
@@ -73,7 +73,10 @@ def read_stage(name, status, results, note):
     cases = []
     try:
         if results != "-":
-            cases = read_ctest(path) if path.is_dir() else read_junit(path)
+            if (path / "ctest.xml").exists():
+                cases = read_ctest(path)
+            else:
+                cases = [case for file in sorted(path.iterdir()) for case in read_junit(file)]
     except (OSError, ET.ParseError) as error:
         return [Case(f"{name} (no results: {error})", "failed")]
     if status != "0" and not any(case.outcome == "failed" for case in cases):

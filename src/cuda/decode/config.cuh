@@ -20,14 +20,31 @@ struct DecodeSplit {
     int tiles_per_block = 1;
     int row_tiles = 1;  // of a warp
     int row_warps = 1, depth_warps = 1;
+    int deep_rows = 0;                 // the first of row_warps: one warp more along K each, where some would be left over
     int units = 0;                     // of K
     int ring_slots = 1;                // of a warp; fewer than the kernel's where a warp has fewer units
-    int phase_rounds = 1, phases = 1;  // a round: one unit for every warp along depth
+    int phase_units = 1, phases = 1;   // stretches of K whose tokens come together
+    int early_phases = 1;              // those asked for before the weight
     int buffers = 1, token_pitch = 0;  // of phases; bytes from token to token in one
     int buffer_bytes = 0, shared_bytes = 0;
-    IndexDivisor span, depth_warp_divisor;  // segments of K that share a scale; depth_warps
+    IndexDivisor span, depth_warp_divisor, deep_warp_divisor;  // segments of K that share a scale; depth_warps, and one more
 
-    __host__ __device__ int warps() const { return row_warps * depth_warps; }
+    __host__ __device__ int warps() const { return row_warps * depth_warps + deep_rows; }
+    __host__ __device__ int most_depth() const { return depth_warps + (deep_rows > 0); }
+
+    // Where a warp stands: its row of warps, its place along K, and among how many.
+    struct Place {
+        int row_warp, depth_warp, depth_warps;
+    };
+    __device__ Place place(int warp) const {
+        const int deep = deep_rows * (depth_warps + 1);
+        if (warp < deep) {
+            const int row = int(deep_warp_divisor.quotient(uint32_t(warp)));
+            return {row, warp - row * (depth_warps + 1), depth_warps + 1};
+        }
+        const int row = int(depth_warp_divisor.quotient(uint32_t(warp - deep)));
+        return {deep_rows + row, warp - deep - row * depth_warps, depth_warps};
+    }
 };
 
 struct DecodeArgs {

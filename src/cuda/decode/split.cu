@@ -10,6 +10,7 @@ namespace {
 constexpr int most_row_tiles = 2, most_tokens = 16;
 constexpr int padding = 16;                   // of a token in a buffer: the rows of a fragment fall into different banks
 constexpr int phase_bytes_wanted = 20 << 10;  // small enough for several to be under way
+constexpr int early_token_bytes = 8 << 10;    // that the weight may wait for
 
 // As many warps along K as there is room for; one fewer where that leaves fewer of them idle in the last round.
 int depth_warps(int row_warps, int units) {
@@ -20,6 +21,14 @@ int depth_warps(int row_warps, int units) {
         if (rounds(candidate) == rounds(most)) best = candidate;
     }
     return best;
+}
+
+// Rows of warps that get one of those left over. The four schedulers of a multiprocessor have every fourth warp each: fourteen warps leave
+// two of them with four and two with three, and the product takes as long as the former. Tiles of a gate keep together.
+int deep_rows(const DecodeSplit& split, bool tile_pairs) {
+    constexpr int most_depth = 3;  // further along there is little to gain
+    if (split.depth_warps > most_depth || split.units < 4 * (split.depth_warps + 1) || (tile_pairs && split.row_tiles == 1)) return 0;
+    return std::min(most_decode_warps - split.row_warps * split.depth_warps, split.row_warps);
 }
 
 }  // namespace
@@ -36,35 +45,40 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     split.row_tiles = narrow && split.tiles_per_block >= 4 ? most_row_tiles : 1;
     split.row_warps = int(core::ceil_div(split.tiles_per_block, split.row_tiles));
     split.units = int(core::ceil_div(sizes.columns, sizes.unit_values));
-    const auto ring_bytes_of = [&](int depth) {
-        const int slots = std::min(sizes.slots(split.row_tiles), int(core::ceil_div(split.units, depth)));
-        return split.row_warps * depth * slots * sizes.slot_bytes(split.row_tiles);
+    const auto ring_bytes = [&] {
+        const int slots = std::min(sizes.slots(split.row_tiles), int(core::ceil_div(split.units, split.depth_warps)));
+        return split.warps() * slots * sizes.slot_bytes(split.row_tiles);
     };
     // Room for a round of the most tokens, however few there are now: the split of K must not depend on them.
-    const auto round_bytes = [&](int depth) { return (depth * sizes.token_unit_bytes + padding) * most_tokens + 128; };
+    const auto fits = [&] {
+        return ring_bytes() + (split.most_depth() * sizes.token_unit_bytes + padding) * most_tokens + 128 <= shared_bytes_limit;
+    };
     split.depth_warps = depth_warps(split.row_warps, split.units);
-    while (split.depth_warps > 1 && ring_bytes_of(split.depth_warps) + round_bytes(split.depth_warps) > shared_bytes_limit)
-        --split.depth_warps;
+    while (split.depth_warps > 1 && !fits()) --split.depth_warps;
+    split.deep_rows = deep_rows(split, sizes.tile_pairs);
+    if (!fits()) split.deep_rows = 0;
     const int rounds = int(core::ceil_div(split.units, split.depth_warps));
     split.ring_slots = std::min(sizes.slots(split.row_tiles), rounds);
-    const int ring_bytes = ring_bytes_of(split.depth_warps);
-    const int result_bytes = split.depth_warps * most_tokens * (split.row_warps * split.row_tiles * rows_per_tile + 4) * 4;
+    const int result_bytes = split.most_depth() * most_tokens * (split.row_warps * split.row_tiles * rows_per_tile + 4) * 4;
 
     // A phase is some rounds: the first are multiplied while the last are on their way.
-    const int token_round = split.depth_warps * sizes.token_unit_bytes;
-    const int room = shared_bytes_limit - ring_bytes;
+    const int round_units = split.most_depth();
+    const int room = shared_bytes_limit - ring_bytes();
     const int even = int(core::ceil_div(rounds, most_phase_buffers));
-    split.phase_rounds = std::clamp(std::min(phase_bytes_wanted / (token_round * tokens), even), 1, rounds);
-    split.phases = int(core::ceil_div(rounds, split.phase_rounds));
-    split.token_pitch = split.phase_rounds * token_round + padding;
+    const int phase_rounds = std::clamp(std::min(phase_bytes_wanted / (round_units * sizes.token_unit_bytes * tokens), even), 1, rounds);
+    split.phase_units = phase_rounds * round_units;
+    split.phases = int(core::ceil_div(split.units, split.phase_units));
+    split.token_pitch = split.phase_units * sizes.token_unit_bytes + padding;
     split.buffer_bytes = int(core::ceil_div(split.token_pitch * tokens, 128) * 128);
     split.buffers = std::clamp(room / split.buffer_bytes, 1, std::min(split.phases, most_phase_buffers));
+    split.early_phases = std::clamp(early_token_bytes / (split.token_pitch * tokens), 1, split.buffers);
     split.depth_warp_divisor = IndexDivisor(uint32_t(split.depth_warps));
+    split.deep_warp_divisor = IndexDivisor(uint32_t(split.depth_warps + 1));
     // One scale for all of K is shared by all its segments, the last of which may be short.
     const int segment_values = sizes.segments ? sizes.unit_values / sizes.segments : 1;
     split.span = IndexDivisor(
         uint32_t(!sizes.segments || sizes.group >= sizes.columns ? split.units * sizes.segments + 1 : sizes.group / segment_values));
-    split.shared_bytes = std::max(ring_bytes + split.buffers * split.buffer_bytes, result_bytes);
+    split.shared_bytes = std::max(ring_bytes() + split.buffers * split.buffer_bytes, result_bytes);
     return split;
 }
 

@@ -1,8 +1,9 @@
 // Products of few tokens: the weight streams through the chip once, at the speed of memory.
 //
-// A block owns some tiles of 16 rows and all of K. Its warps form a grid rows x depth: a warp has `RowTiles` tiles and every depth_warps-th
-// unit of K (128 values of 4 bits, or 128 bytes of a row), and a ring of its own through which codes and scales come, so that warps wait
-// for memory and for nobody else. The tokens come in phases, stretches of K that all warps share, through a few buffers.
+// A block owns some tiles of 16 rows and all of K. Its warps form a grid rows x depth (some rows one deeper, where warps are left over): a
+// warp has `RowTiles` tiles and every depth_warps-th unit of K (128 values of 4 bits, or 128 bytes of a row), and a ring of its own through
+// which codes and scales come, so that warps wait for memory and for nobody else. The tokens come in phases, stretches of K that all warps
+// share, through a few buffers.
 //
 //     codes, scales:  memory -> ring of the warp -> registers, decoded -> tensor core -> part sums -- times scales --> sums
 //     tokens:         memory -> phase buffer -> fragments
@@ -155,9 +156,9 @@ template <class C>
 __device__ inline void finish_decode(const DecodeArgs& args, const typename C::Sum* results, int pitch) {
     const DecodeSplit& split = args.split;
     constexpr int most_tokens = 8 * C::TokenTiles, warp_rows = C::RowTiles * rows_per_tile;
-    const int group = int(split.depth_warp_divisor.quotient(threadIdx.x / 32));  // its threads have the rows of a row warp
-    const int inside = int(threadIdx.x) - group * split.depth_warps * 32;
-    int row_in_block = group * warp_rows + inside % warp_rows, token = inside / warp_rows, step = split.depth_warps * 32 / warp_rows;
+    const DecodeSplit::Place at = split.place(int(threadIdx.x) / 32);  // the threads of a row of warps have its rows
+    const int inside = at.depth_warp * 32 + int(threadIdx.x) % 32;
+    int row_in_block = at.row_warp * warp_rows + inside % warp_rows, token = inside / warp_rows, step = at.depth_warps * 32 / warp_rows;
     if (args.half_tiles) {
         // Pairs of tiles stand side by side; the threads of the second take every other round of tokens.
         if (row_in_block / rows_per_tile % 2) row_in_block -= rows_per_tile, token += step;
@@ -171,7 +172,7 @@ __device__ inline void finish_decode(const DecodeArgs& args, const typename C::S
     const RowTerm second = args.half_tiles ? load_row_term(e, row + int64_t(args.half_tiles) * rows_per_tile) : RowTerm{};
     const auto sum_of = [&](int of_row) {
         typename C::Sum sum = 0;
-        for (int depth = 0; depth < split.depth_warps; ++depth) sum += results[(depth * most_tokens + token) * pitch + of_row];
+        for (int depth = 0; depth < at.depth_warps; ++depth) sum += results[(depth * most_tokens + token) * pitch + of_row];
         return sum;
     };
     for (; token < args.token_count; token += step) {
@@ -187,25 +188,26 @@ __device__ inline void finish_decode(const DecodeArgs& args, const typename C::S
 // The units of a warp, phase after phase of their tokens.
 template <class C>
 __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& barriers, const uint8_t* buffers, UnitStream<C>& stream,
-                                      DecodeSums<C>& sums, uint32_t ring, uint32_t ring_end, int depth_warp, int lane) {
+                                      DecodeSums<C>& sums, uint32_t ring, uint32_t ring_end, const DecodeSplit::Place& at, int lane) {
     using Source = typename C::Source;
     const DecodeSplit& split = args.split;
     uint32_t slot = ring, token_offsets[C::TokenTiles];
 #pragma unroll
     for (int t = 0; t < C::TokenTiles; ++t) token_offsets[t] = uint32_t(TokenFragments<C>::offset(t, args));
-    int left = (split.units - depth_warp + split.depth_warps - 1) / split.depth_warps;  // units of this warp
-    int buffer = 0;
+    const uint32_t token_step = uint32_t(at.depth_warps * Source::token_unit_bytes);
+    int unit_number = at.depth_warp, buffer = 0;
     uint32_t parity = 0;
     for (int phase = 0; phase < split.phases; ++phase) {
         ptx::wait_for(barriers.full + buffer, parity);
         uint32_t tokens[C::TokenTiles];
         TokenTerms<C> terms;
-        terms.set(args, ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes + depth_warp * Source::token_unit_bytes));
+        const int first = phase * split.phase_units, end = smaller(first + split.phase_units, split.units);
+        const uint32_t place =
+            ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes + (unit_number - first) * Source::token_unit_bytes);
+        terms.set(args, place);
 #pragma unroll
-        for (int t = 0; t < C::TokenTiles; ++t)
-            tokens[t] = ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes + depth_warp * Source::token_unit_bytes) +
-                        token_offsets[t];
-        for (int round = 0; round < split.phase_rounds && left > 0; ++round, --left) {
+        for (int t = 0; t < C::TokenTiles; ++t) tokens[t] = place + token_offsets[t];
+        for (; unit_number < end; unit_number += at.depth_warps) {
             ptx::wait_for_copies<C::slots - 1>();
             __syncwarp();
             UnitInRegisters<C> unit;
@@ -215,9 +217,9 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
             stream.fetch(slot, lane);
             slot = slot + C::slot_bytes == ring_end ? ring : slot + C::slot_bytes;
             sums.multiply(unit, tokens, terms, args);
-            terms.advance(uint32_t(split.depth_warps * Source::token_unit_bytes));
+            terms.advance(token_step);
 #pragma unroll
-            for (int t = 0; t < C::TokenTiles; ++t) tokens[t] += uint32_t(split.depth_warps * Source::token_unit_bytes);
+            for (int t = 0; t < C::TokenTiles; ++t) tokens[t] += token_step;
         }
         __syncwarp();
         if (lane == 0) ptx::arrive(barriers.empty + buffer);
@@ -240,33 +242,39 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
     const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;  // of the results
     auto* results = reinterpret_cast<typename C::Sum*>(shared);
     const bool multiplies = warp < split.warps();
-    if (!multiplies && lane == 0) {
-        for (int i = 0; i < split.buffers; ++i)
-            ptx::init_barrier(barriers.full + i, 1), ptx::init_barrier(barriers.empty + i, split.warps());
-        ptx::publish_barriers();
+    if (!multiplies) {
+        if (lane == 0) {
+            for (int i = 0; i < split.buffers; ++i)
+                ptx::init_barrier(barriers.full + i, 1), ptx::init_barrier(barriers.empty + i, split.warps());
+            ptx::publish_barriers();
+        }
+        __syncwarp();
+        // The weight is nobody's result, but the tokens may be that of the launch before. The first are asked for before all of the weight
+        // is: what is asked for last comes last.
+        ptx::wait_for_previous_launch();
+        copy_tokens<C>(args, buffers, barriers, 0, split.early_phases);
     }
-    const int row_warp = int(split.depth_warp_divisor.quotient(uint32_t(warp))), depth_warp = warp - row_warp * split.depth_warps;
+    const DecodeSplit::Place at = split.place(warp);
     uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * split.ring_slots * C::slot_bytes);
     uint32_t ring_end = ring + uint32_t(split.ring_slots * C::slot_bytes);
     ptx::hold(ring), ptx::hold(ring_end);
-    UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + row_warp * C::RowTiles, depth_warp);
+    UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + at.row_warp * C::RowTiles, at.depth_warp, at.depth_warps);
     // A group of copies for each of the kernel's slots, empty where a warp has no more units.
     if (multiplies)
 #pragma unroll
         for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
     if constexpr (C::Source::table_bytes > 0) C::Source::fill_table();
+    ptx::let_dependents_begin();
     __syncthreads();
     DecodeSums<C> sums;
     if (multiplies) {
-        ptx::let_dependents_begin();
         touch(args.epilogue);
-        multiply_units<C>(args, barriers, buffers, stream, sums, ring, ring_end, depth_warp, lane);
+        multiply_units<C>(args, barriers, buffers, stream, sums, ring, ring_end, at, lane);
     } else {
-        ptx::wait_for_previous_launch();  // the weight is nobody's result, but the tokens may be that of the launch before
-        copy_tokens<C>(args, buffers, barriers);
+        copy_tokens<C>(args, buffers, barriers, split.early_phases, split.phases);
     }
     __syncthreads();
-    if (multiplies) sums.put(results + depth_warp * 8 * C::TokenTiles * pitch + row_warp * C::RowTiles * rows_per_tile, pitch);
+    if (multiplies) sums.put(results + at.depth_warp * 8 * C::TokenTiles * pitch + at.row_warp * C::RowTiles * rows_per_tile, pitch);
     __syncthreads();
     if (multiplies) finish_decode<C>(args, results, pitch);
 #endif

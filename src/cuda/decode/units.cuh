@@ -58,14 +58,14 @@ struct UnitInRegisters {
     __device__ typename C::Source::Group group(int r, int s) const { return typename C::Source::Group(C::zero_points ? zeros[r][s] : 0); }
 };
 
-// Brings one unit after the other into the ring of a warp: every depth_warps-th of its tiles.
+// Brings one unit after the other into the ring of a warp: every `step`-th of its tiles.
 template <class C>
 class UnitStream {
     using Source = typename C::Source;
 
 public:
-    __device__ UnitStream(const DecodeArgs& args, const typename Source::Args& weight, int first_tile, int depth_warp)
-        : args_(args), weight_(weight), unit_(depth_warp) {
+    __device__ UnitStream(const DecodeArgs& args, const typename Source::Args& weight, int first_tile, int depth_warp, int step)
+        : args_(args), weight_(weight), unit_(depth_warp), step_(step) {
 #pragma unroll
         for (int r = 0; r < C::RowTiles; ++r) codes_[r] = Source::first(weight, args.tile(first_tile + r), depth_warp);
         if constexpr (C::Scales == DecodeScales::rows) {
@@ -102,8 +102,7 @@ public:
     __device__ void fetch(uint32_t slot, int lane) {
         if (unit_ < args_.split.units) {
 #pragma unroll
-            for (int r = 0; r < C::RowTiles; ++r)
-                Source::copy(slot + r * Source::unit_bytes, lane, weight_, codes_[r], unit_, args_.split.depth_warps);
+            for (int r = 0; r < C::RowTiles; ++r) Source::copy(slot + r * Source::unit_bytes, lane, weight_, codes_[r], unit_, step_);
             if constexpr (C::Scales == DecodeScales::blocks) {
                 if (scale_segment_ != none)
                     ptx::copy_16(slot + scale_place_, scales_ + Source::Terms::offset(unit_, scale_segment_),
@@ -120,7 +119,7 @@ public:
                         ptx::copy_16(slot + zero_place_, zeros_ + group * 16, group < args_.groups);
                     }
             }
-            unit_ += args_.split.depth_warps;
+            unit_ += step_;
         }
         ptx::commit_copies();
     }
@@ -132,7 +131,7 @@ public:
             for (int r = 0; r < C::RowTiles; ++r)
 #pragma unroll
                 for (int s = 0; s < C::Segments; ++s) unit.scales[r][s] = ahead_[r][s][0], unit.second_scales[r][s] = ahead_[r][s][1];
-            ahead_unit_ += args_.split.depth_warps;
+            ahead_unit_ += step_;
             load_ahead();
         }
     }
@@ -152,7 +151,7 @@ private:
 
     const DecodeArgs& args_;
     const typename Source::Args& weight_;
-    int unit_;
+    int unit_, step_;
     int ahead_unit_ = 0;
     int64_t first_row_[C::RowTiles];
     uint32_t ahead_[C::RowTiles][C::Scales == DecodeScales::rows ? C::Segments : 1][2];

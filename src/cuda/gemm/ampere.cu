@@ -49,7 +49,7 @@ std::optional<AlignedRows> aligned_rows(Arithmetic arithmetic, const Operand& op
         rows.data = view.codes;
         rows.stride = view.row_bytes();
     }
-    if (!is_aligned(rows.data, rows.stride, rows.rows) || rows.bytes % 16 != 0) return std::nullopt;
+    if (!is_aligned(rows.data, rows.stride, rows.rows) || rows.bytes % 16 != 0 || rows.stride > longest_row_bytes) return std::nullopt;
     return rows;
 }
 
@@ -281,7 +281,7 @@ std::string ampere_reason_against(Arithmetic arithmetic, WeightSource source, co
     const DeviceInfo& device = devices().devices[size_t(problem.context->device_index)];
     if (arithmetic == Arithmetic::bf16 && device.major < 8) return "bf16 needs compute capability 8.0";
     if (problem.k() == 0) return "K = 0";
-    if (problem.k() > INT32_MAX) return "K does not fit in 32 bits";
+    if (problem.k() > longest_row_bytes / 2) return core::join("K = ", problem.k(), " is beyond ", longest_row_bytes / 2);
     if (arithmetic == Arithmetic::int1) return reason_against_int1(problem);
     if (std::string reason = reason_against_tokens(arithmetic, problem); !reason.empty()) return reason;
     if (arithmetic == Arithmetic::int8)

@@ -55,7 +55,7 @@ struct AmpereConfig {
     static constexpr int weight_bytes = Source::template stage_bytes<Shape::Rows>, token_bytes = Shape::Tokens * block_bytes;
     static constexpr int k_block_bytes = weight_bytes + token_bytes, stage_bytes = k_block_bytes * Shape::blocks_per_stage;
     static constexpr int pitch = Shape::Rows + 4;  // of the results in shared memory: lanes of a store fall into different banks
-    static constexpr int result_bytes = Shape::tokens_per_warp * pitch * 4;
+    static constexpr int result_bytes = Shape::Tokens * pitch * 4;
     static constexpr int shared_bytes = stage_bytes * Shape::Stages > result_bytes ? stage_bytes* Shape::Stages : result_bytes;
     // Part sums become sums when their group's scales are multiplied in.
     using Part = typename Mma::Accumulator;
@@ -70,8 +70,8 @@ struct WorkItem {
 
     __device__ explicit WorkItem(const AmpereArgs& args) {
         using Shape = typename C::Shape;
-        // Bands of token tiles, so that blocks that run together share rows and tokens in the L2 cache.
-        constexpr uint32_t band = 8;
+        // Bands of token tiles, so that blocks that run together share rows and tokens in the L2 cache. Packed rows are short.
+        constexpr uint32_t band = C::Source::decodes || Shape::Tokens >= 256 ? 8 : 16;
         const uint32_t row_tiles = uint32_t((args.rows + Shape::Rows - 1) / Shape::Rows);
         const uint32_t token_tiles = uint32_t((args.tokens.rows + Shape::Tokens - 1) / Shape::Tokens);
         const uint32_t first = blockIdx.x / (band * row_tiles) * band, inside = blockIdx.x % (band * row_tiles);
@@ -114,9 +114,11 @@ public:
                 scales_at_[i] = args.row_groups.pair_offset(smaller(first_row_ / 16 + i, (args.rows - 1) / 16), lane / 4);
                 ptx::hold(scales_at_[i]);
             }
-        if constexpr (C::Folded) fetch_group(work.first_stage * block_values);
+        if constexpr (C::Folded) {
+            group_ahead_ = args.row_groups.group_of(work.first_stage * block_values);
+            fetch_group();
+        }
     }
-    __device__ int warp_token() const { return warp_token_; }
     __device__ int warp_depth() const { return warp_depth_; }
 
     // The fragments of the first step of a stage.
@@ -132,17 +134,18 @@ public:
     template <class Meanwhile, class Next>
     __device__ void multiply(uint32_t stage, int first_block, const Meanwhile& meanwhile, const Next& next) {
         const int block = first_block + warp_depth_ * Shape::Chain, first = block * block_values;
-        const bool inside = Shape::blocks_per_stage == 1 || block < args_.k_blocks;
         bool whole = true;  // no group ends inside of the block: nearly always
         if constexpr (C::Grouped)
-            if (inside) {
+            if (Shape::blocks_per_stage == 1 || block < args_.k_blocks) {  // what lies beyond is 0 times 0, of any group
                 enter_group(first);
                 whole = group_end_ >= first + block_values;
             }
-        if constexpr (C::Folded) {
-            open_fetched_group();
-            fetch_group(first + block_values);
-        }
+        if constexpr (C::Folded)
+            if (first >= group_end_) {
+                open_fetched_group();
+                group_end_ = end_of(++group_ahead_ * args_.row_groups.group);
+                fetch_group();
+            }
         if constexpr (Shape::WarpDepth == 1)
             if (!whole) {  // all warps of the block alike, so that the rest has no branches
 #pragma unroll
@@ -154,9 +157,14 @@ public:
         if (whole) {
 #pragma unroll
             for (int step = 0; step < last; ++step) {
+                // Plain rows are asked for at once. Packed ones between the steps, before their loads: decoding leaves room there.
+                if constexpr (Source::decodes) meanwhile(step);
                 load(operands_[(step + 1) % 2], stage, step + 1);
-                meanwhile(step);
-                if (inside) multiply_step(operands_[step % 2], step);
+                if constexpr (!Source::decodes)
+                    if (step == 0)
+#pragma unroll
+                        for (int part = 0; part < copy_parts; ++part) meanwhile(part);
+                multiply_step(operands_[step % 2], step);
             }
         } else {
 #pragma unroll
@@ -169,7 +177,7 @@ public:
         typename Source::Kept following[Shape::row_fragments];
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i) Source::keep(following[i], after, rows_at_, i);
-        if (whole && inside) multiply_step(operands_[last % 2], last);
+        if (whole) multiply_step(operands_[last % 2], last);
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i) kept_[i] = following[i];
     }
@@ -180,7 +188,7 @@ public:
             if (group_begin_ >= 0) close_group();  // a warp may have had nothing to do
     }
 
-    // Into [token][row] of the results of this warp's tokens; those of several depths one after the other.
+    // Into [token][row] of the results; those of several depths one after the other.
     __device__ void put(typename C::Sum* results, bool add) const {
         const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -189,7 +197,8 @@ public:
             for (int j = 0; j < Shape::token_fragments; ++j)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    const int row = warp_row_ * Shape::rows_per_warp + 16 * i + g + e / 2 * 8, token = 8 * j + 2 * t + e % 2;
+                    const int row = warp_row_ * Shape::rows_per_warp + 16 * i + g + e / 2 * 8;
+                    const int token = warp_token_ * Shape::tokens_per_warp + 8 * j + 2 * t + e % 2;
                     typename C::Sum& place = results[token * C::pitch + row];
                     const typename C::Sum sum = final_sum(i, j, e);
                     place = add ? place + sum : sum;
@@ -270,11 +279,10 @@ private:
         if constexpr (Source::decodes) {
             const int which = args_.row_groups.group_of(k);
             group_end_ = end_of((which + 1) * args_.row_groups.group);
+            args_.row_groups.pairs_at(scales_at_, which, scales_);
 #pragma unroll
-            for (int i = 0; i < Shape::row_fragments; ++i) {
-                scales_[i] = args_.row_groups.pair_bits(scales_at_[i], which);
+            for (int i = 0; i < Shape::row_fragments; ++i)
                 Source::open_group(group_[i], Source::fetch_group(args_.row_groups, scales_at_[i], which));
-            }
         } else {
             int length = args_.row_groups.group;
             if constexpr (C::TokensGrouped)
@@ -292,20 +300,20 @@ private:
         }
     }
 
-    // Folded groups: the scales of the block at column k are asked for a block ahead.
-    __device__ void fetch_group(int k) {
-        const int which = args_.row_groups.group_of(smaller(k, args_.epilogue.depth - 1));
+    // Folded groups: scales are asked for a group ahead.
+    __device__ void fetch_group() {
+        const int which = smaller(group_ahead_, args_.row_groups.group_of(args_.epilogue.depth - 1));
+        args_.row_groups.pairs_at(scales_at_, which, scales_);
 #pragma unroll
-        for (int i = 0; i < Shape::row_fragments; ++i) {
-            scales_[i] = args_.row_groups.pair_bits(scales_at_[i], which);
-            fetched_[i] = Source::fetch_group(args_.row_groups, scales_at_[i], which);
-        }
+        for (int i = 0; i < Shape::row_fragments; ++i) fetched_[i] = Source::fetch_group(args_.row_groups, scales_at_[i], which);
     }
     __device__ void open_fetched_group() {
+        float values[Shape::row_fragments][2];
+        args_.row_groups.pair_values(scales_, values);
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i) {
 #pragma unroll
-            for (int half = 0; half < 2; ++half) fold_[i][half] = Source::Pairs::both(args_.row_groups.pair_value(scales_[i], half));
+            for (int half = 0; half < 2; ++half) fold_[i][half] = Source::Pairs::both(values[i][half]);
             Source::open_group(group_[i], fetched_[i]);
         }
     }
@@ -313,19 +321,21 @@ private:
     // Steps beyond K belong to the last group: their tokens are 0.
     __device__ int end_of(int group_end) const { return group_end >= args_.epilogue.depth ? INT32_MAX : group_end; }
 
-    __device__ float row_scale(int i, int half) const {
-        if constexpr (Source::decodes)
-            return args_.row_groups.pair_value(scales_[i], half);
-        else
-            return args_.row_groups.group ? args_.row_groups.value(half ? scales_[i].y : scales_[i].x) : 1.0f;
+    __device__ void find_row_scales(float (&row_scales)[Shape::row_fragments][2]) const {
+        if constexpr (Source::decodes) {
+            args_.row_groups.pair_values(scales_, row_scales);
+        } else {
+#pragma unroll
+            for (int i = 0; i < Shape::row_fragments; ++i)
+#pragma unroll
+                for (int half = 0; half < 2; ++half)
+                    row_scales[i][half] = args_.row_groups.group ? args_.row_groups.value(half ? scales_[i].y : scales_[i].x) : 1.0f;
+        }
     }
 
     __device__ void close_group() {
         float row_scales[Shape::row_fragments][2];
-#pragma unroll
-        for (int i = 0; i < Shape::row_fragments; ++i)
-#pragma unroll
-            for (int half = 0; half < 2; ++half) row_scales[i][half] = row_scale(i, half);
+        find_row_scales(row_scales);
         if (C::TokensGrouped && args_.token_groups.group) {
             const int which = group_begin_ / args_.token_groups.group;
 #pragma unroll
@@ -361,11 +371,11 @@ private:
     uint32_t rows_at_, tokens_at_;  // this lane's places in a stage
     Operands operands_[2];
     typename Source::Kept kept_[Shape::row_fragments];
-    int group_begin_ = -1, group_end_ = 0;
+    int group_begin_ = -1, group_end_ = 0, group_ahead_ = 0;
     typename C::Part parts_[Shape::row_fragments][Shape::token_fragments][4] = {};
     float sums_[C::Grouped ? Shape::row_fragments : 1][C::Grouped ? Shape::token_fragments : 1][4] = {};
     int64_t scales_at_[(C::Grouped || C::Folded) && Source::decodes ? Shape::row_fragments : 1];
-    uint2 scales_[C::Grouped || C::Folded ? Shape::row_fragments : 1];  // of rows g and g + 8, as they lie in memory
+    uint2 scales_[C::Grouped || C::Folded ? Shape::row_fragments : 1] = {};  // of rows g and g + 8, as they lie in memory
     typename Source::Group group_[Shape::row_fragments];
     typename Source::GroupBits fetched_[Shape::row_fragments];
     uint32_t fold_[C::Folded ? Shape::row_fragments : 1][2];  // scales of rows g and g + 8, each twice in a word
@@ -407,7 +417,7 @@ public:
 
     __device__ void store(const typename C::Sum* results, int64_t first_token) const {
         if (row_ >= args_.rows) return;
-        for (int index = threadIdx.x / runs; index < Shape::tokens_per_warp; index += tokens_at_once) {
+        for (int index = threadIdx.x / runs; index < Shape::Tokens; index += tokens_at_once) {
             const int64_t token = first_token + index;
             if (token >= args_.tokens.rows) return;
             const auto* place = reinterpret_cast<const uint4*>(results + index * C::pitch + threadIdx.x % runs * 8);
@@ -501,14 +511,12 @@ __device__ void multiply_tile(const AmpereArgs& args, const typename C::Source::
     ptx::wait_for_copies<0>();
     auto* results = reinterpret_cast<typename C::Sum*>(shared);
     const ResultStore<C> store(args, work.first_row);
-    for (int column = 0; column < Shape::WarpTokens; ++column) {
-        for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
-            __syncthreads();
-            if (sums.warp_token() == column && sums.warp_depth() == depth) sums.put(results, depth > 0);
-        }
+    for (int depth = 0; depth < Shape::WarpDepth; ++depth) {
         __syncthreads();
-        store.store(results, work.first_token + column * Shape::tokens_per_warp);
+        if (sums.warp_depth() == depth) sums.put(results, depth > 0);
     }
+    __syncthreads();
+    store.store(results, work.first_token);
 }
 
 template <class C>

@@ -81,19 +81,40 @@ struct GroupScales {
 
     // Tiles: the scales of rows r and r + 8 in one load, and their zero points in another. `tile` and `lane_row` (r % 8) give the place.
     __device__ int64_t pair_offset(int64_t tile, int lane_row) const { return tile * row_step + lane_row * 2 * bytes; }
-    __device__ uint2 pair_bits(int64_t offset, int which) const {
-        const uint8_t* place = data + offset + int64_t(which) * group_step;
-        if (bytes == 2) return make_uint2(*reinterpret_cast<const uint32_t*>(place), 0);
-        return bytes == 4 ? *reinterpret_cast<const uint2*>(place) : make_uint2(*reinterpret_cast<const uint16_t*>(place), 0);
-    }
-    // Without branches for the scales of two bytes that nearly all formats have.
-    __device__ float pair_value(uint2 bits, int half) const {
-        const uint32_t narrow = half ? bits.x >> 16 : bits.x & 0xffffu;
+    template <int Count>
+    __device__ void pairs_at(const int64_t (&offsets)[Count], int which, uint2 (&bits)[Count]) const {
+        const uint8_t* place = data + int64_t(which) * group_step;
         if (bytes == 2) {
-            const float as_half = half_to_float(uint16_t(narrow)), as_bfloat = bfloat_to_float(uint16_t(narrow));
-            return element == Element::fp16 ? as_half : as_bfloat;
+#pragma unroll
+            for (int i = 0; i < Count; ++i) bits[i].x = *reinterpret_cast<const uint32_t*>(place + offsets[i]);
+        } else if (bytes == 4) {
+#pragma unroll
+            for (int i = 0; i < Count; ++i) bits[i] = *reinterpret_cast<const uint2*>(place + offsets[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < Count; ++i) bits[i].x = *reinterpret_cast<const uint16_t*>(place + offsets[i]);
         }
-        return bytes == 4 ? __uint_as_float(half ? bits.y : bits.x) : byte_value(bits.x >> (8 * half) & 0xffu);
+    }
+    // What they stand for. One branch for all of them, and none inside for the scales of two bytes that nearly all formats have.
+    template <int Count>
+    __device__ void pair_values(const uint2 (&bits)[Count], float (&values)[Count][2]) const {
+        if (bytes == 2) {
+#pragma unroll
+            for (int i = 0; i < Count; ++i)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const auto narrow = uint16_t(bits[i].x >> (16 * half));
+                    values[i][half] = element == Element::fp16 ? half_to_float(narrow) : bfloat_to_float(narrow);
+                }
+        } else if (bytes == 4) {
+#pragma unroll
+            for (int i = 0; i < Count; ++i) values[i][0] = __uint_as_float(bits[i].x), values[i][1] = __uint_as_float(bits[i].y);
+        } else {
+#pragma unroll
+            for (int i = 0; i < Count; ++i)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) values[i][half] = byte_value(bits[i].x >> (8 * half) & 0xffu);
+        }
     }
     __device__ uint32_t zero_pair(int64_t offset, int which) const {
         return *reinterpret_cast<const uint16_t*>(zero_points + (offset + int64_t(which) * group_step) / bytes);

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "cuda/devices.hpp"
+#include "cuda/formats/nibbles.cuh"
 #include "cuda/gemm/ampere.cuh"
 #include "cuda/gemm/tiles.hpp"
 #include "cuda/launch.cuh"
@@ -14,13 +15,14 @@ namespace lowbit::cuda {
 //                         rows tokens warps: rows tokens depth  stages blocks per multiprocessor
 using FewTokensTile = Tile<64, 16, 2, 1, 2, 4, 2>;
 using FewTokensPackedTile = Tile<64, 16, 2, 1, 2, 3, 4, 2>;  // packed codes take a quarter of the room; a chain covers a group of 128
+using ManyRowsTile = Tile<128, 16, 4, 1, 2, 3, 2, 2>;        // the same for rows enough to fill the chip: tokens are read half as often
 using SomeTokensTile = Tile<64, 64, 2, 2, 1, 4, 2>;
 using SquareTile = Tile<128, 128, 2, 4, 1, 3, 1>;
+using PairTile = Tile<128, 128, 2, 2, 1, 3, 2>;  // two small blocks share a multiprocessor: one multiplies while the other stores
 using SomeTokensPackedTile = Tile<128, 64, 4, 1, 1, 4, 2>;  // few rows per warp: every fragment is decoded for more tokens
 using WideTile = Tile<128, 256, 2, 4, 1, 3, 1>;
 using DeepWideTile = Tile<128, 256, 2, 4, 1, 4, 1>;  // for chips with the room
-// Scales folded in: twice the tokens per warp. Two small blocks share a multiprocessor, and one multiplies while the other stores.
-using FoldedTile = Tile<128, 128, 4, 1, 1, 4, 2>;
+using FoldedTile = Tile<128, 128, 4, 1, 1, 4, 2>;    // scales folded in: twice the tokens per warp
 
 template <class C>
 constexpr TileCandidate candidate(TileKind kind, double efficiency) {
@@ -51,28 +53,44 @@ struct AmpereFamily {
     using Few = AmpereConfig<Mma, Source, std::conditional_t<packed, FewTokensPackedTile, FewTokensTile>, Kind>;
     using Some = AmpereConfig<Mma, Source, std::conditional_t<packed, SomeTokensPackedTile, SomeTokensTile>, Kind>;
     using Square = AmpereConfig<Mma, Source, SquareTile, Kind>;
+    // The codes that most weights have get a tile more.
+    static constexpr bool has_many_rows =
+        std::is_same_v<Source, TilesSource<SignedNibbles<Mma>>> || std::is_same_v<Source, TilesSource<UnsignedNibbles<Mma>>>;
+    using ManyRows = AmpereConfig<Mma, Source, ManyRowsTile, Kind>;
     // Numbers of 8 exponent bits do not overflow when their scale is folded in.
     static constexpr bool has_folded = packed && std::is_same_v<Mma, ptx::MmaBf16>;
     using Folded = AmpereConfig<Mma, Source, FoldedTile, has_folded ? Groups::folded : Kind>;
+    // Part sums and sums of a larger tile do not fit into the registers together; and what is decoded on the way does not gain from it.
+    // Products of 16 bits need few bytes from the L2 cache, a wide tile; those of 8 bits are done sooner than a tile is stored.
+    static constexpr bool is_plain = Kind == Groups::none && std::is_same_v<Source, RowsSource>;
+    static constexpr bool has_wide = is_plain && Mma::values_per_step == 16, has_pair = is_plain && !has_wide;
     using Wide = AmpereConfig<Mma, Source, WideTile, Groups::none>;
     using DeepWide = AmpereConfig<Mma, Source, DeepWideTile, Groups::none>;
-    // Part sums and sums of a wide tile do not fit into the registers together; and what is decoded on the way does not gain from it.
-    static constexpr bool has_wide = Kind == Groups::none && std::is_same_v<Source, RowsSource>;
+    using Pair = AmpereConfig<Mma, Source, PairTile, Groups::none>;
 
     static TileChoice choose(const ProductSize& size, int device) {
         static constexpr auto all = [] {
-            if constexpr (has_folded)
-                return std::array{candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.9),
-                                  candidate<Folded>(TileKind::folded, 1.2)};
-            else if constexpr (packed)
-                return std::array{candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.9)};
-            else if constexpr (has_wide)
-                return std::array{candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.65),
-                                  candidate<Square>(TileKind::square, 0.9), candidate<Wide>(TileKind::wide, 1.0),
-                                  candidate<DeepWide>(TileKind::deep_wide, 1.02)};
-            else
-                return std::array{candidate<Few>(TileKind::few_tokens, 0.30), candidate<Some>(TileKind::some_tokens, 0.65),
-                                  candidate<Square>(TileKind::square, 0.9)};
+            if constexpr (packed) {
+                const auto few = candidate<Few>(TileKind::few_tokens, 0.30), some = candidate<Some>(TileKind::some_tokens, 0.9);
+                if constexpr (has_folded && has_many_rows)
+                    return std::array{few, some, candidate<ManyRows>(TileKind::many_rows, 0.33), candidate<Folded>(TileKind::folded, 1.2)};
+                else if constexpr (has_folded)
+                    return std::array{few, some, candidate<Folded>(TileKind::folded, 1.2)};
+                else if constexpr (has_many_rows)
+                    return std::array{few, some, candidate<ManyRows>(TileKind::many_rows, 0.33)};
+                else
+                    return std::array{few, some};
+            } else {
+                const auto few = candidate<Few>(TileKind::few_tokens, 0.30), some = candidate<Some>(TileKind::some_tokens, 0.65);
+                const auto square = candidate<Square>(TileKind::square, 0.9);
+                if constexpr (has_wide)
+                    return std::array{few, some, square, candidate<Wide>(TileKind::wide, 1.0),
+                                      candidate<DeepWide>(TileKind::deep_wide, 1.02)};
+                else if constexpr (has_pair)
+                    return std::array{few, some, square, candidate<Pair>(TileKind::pair, 1.25)};
+                else
+                    return std::array{few, some, square};
+            }
         }();
         const DeviceInfo& info = devices().devices[size_t(device)];
         const int count = int(all.size()) - (has_folded && !size.groups_are_blocks);
@@ -84,8 +102,12 @@ struct AmpereFamily {
             if (kind == TileKind::wide) return launch_tile<Wide>(args, weight, context);
             if (kind == TileKind::deep_wide) return launch_tile<DeepWide>(args, weight, context);
         }
+        if constexpr (has_pair)
+            if (kind == TileKind::pair) return launch_tile<Pair>(args, weight, context);
         if constexpr (has_folded)
             if (kind == TileKind::folded) return launch_tile<Folded>(args, weight, context);
+        if constexpr (has_many_rows)
+            if (kind == TileKind::many_rows) return launch_tile<ManyRows>(args, weight, context);
         if (kind == TileKind::few_tokens) return launch_tile<Few>(args, weight, context);
         if constexpr (!packed)
             if (kind == TileKind::square) return launch_tile<Square>(args, weight, context);

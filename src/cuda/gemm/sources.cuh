@@ -25,38 +25,44 @@ struct AlignedRows {
 
 constexpr int copy_parts = steps_per_block - 1;  // one for every step but the last, before which the next stage is waited for
 
-// Copies `Rows` rows. A thread has one chunk of every Threads / 8-th row: its addresses differ by constants from row to row, and only the
-// first is kept. What lies beyond the matrix becomes 0.
+// Rows of a tile lie at most this far apart: offsets inside of a tile have 32 bits.
+constexpr int64_t longest_row_bytes = INT32_MAX / 256;
+
+// Copies `Rows` rows. A thread has one chunk of every Threads / 8-th row. What lies beyond the end of a row becomes 0; rows beyond the
+// matrix are copies of the last one, since their products are never stored, and asking at every copy costs more than copying.
 template <int Rows, int Threads>
 class RowsCopier {
     static constexpr int rows_at_once = Threads / 8, count = (Rows + rows_at_once - 1) / rows_at_once;
     static_assert(rows_at_once % 8 == 0, "so that all rows of a thread are swizzled alike");
 
 public:
-    __device__ RowsCopier(const AlignedRows& matrix, int64_t first_row) {
-        const int row = threadIdx.x / 8, chunk = threadIdx.x % 8;
-        from_ = matrix.data + (first_row + row) * matrix.stride + chunk * 16;
-        step_ = matrix.stride * rows_at_once;
+    __device__ RowsCopier(const AlignedRows& matrix, int64_t first_row) : from_(matrix.data + first_row * matrix.stride) {
+        const int row = threadIdx.x / 8, chunk = threadIdx.x % 8, last_row = int(smaller(matrix.rows - first_row, Rows)) - 1;
         blocks_ = int((matrix.bytes - chunk * 16 + block_bytes - 1) / block_bytes);
-        rows_left_ = int(smaller(matrix.rows - first_row, Rows)) - row;
+        if (count == 1 && row > last_row) blocks_ = 0;  // few tokens: all blocks would ask for the same row
         to_ = swizzled(row, chunk);
-        ptx::hold(from_), ptx::hold(blocks_), ptx::hold(rows_left_), ptx::hold(to_);
+        ptx::hold(blocks_), ptx::hold(to_);
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+            offsets_[i] = uint32_t(smaller(row + i * rows_at_once, last_row)) * uint32_t(matrix.stride) + uint32_t(chunk * 16);
+            ptx::hold(offsets_[i]);
+        }
     }
 
     __device__ void copy(uint8_t* stage, int block, int part) const {
         const uint8_t* from = from_ + int64_t(block) * block_bytes;
+        ptx::hold(from);
+        const bool inside = block < blocks_;
 #pragma unroll
         for (int i = 0; i < count; ++i)
             if (i * copy_parts / count == part && (Rows % rows_at_once == 0 || threadIdx.x / 8 < Rows - i * rows_at_once))
-                ptx::copy_16(stage + to_ + i * rows_at_once * block_bytes, from + i * step_,
-                             block < blocks_ && rows_left_ > i * rows_at_once);
+                ptx::copy_16(stage + to_ + i * rows_at_once * block_bytes, from + offsets_[i], inside);
     }
 
 private:
     const uint8_t* from_;
-    int64_t step_;
-    int blocks_;     // k blocks in which this thread's chunk lies inside of the row
-    int rows_left_;  // rows of the matrix from this thread's first one on
+    uint32_t offsets_[count];
+    int blocks_;  // k blocks in which this thread's chunk lies inside of the row
     int to_;
 };
 
@@ -139,10 +145,15 @@ struct DecodedSource : FragmentsInRows {
 
         __device__ void copy(uint8_t* stage, int block, int part) const {
             constexpr int values_per_block = Mma::values_per_step * steps_per_block, runs = values_per_block / 16, chunks = 8 / runs;
-            if (part != 0 || int64_t(block) * values_per_block >= args.matrix.columns) return;
+            if (part != 0) return;
+            const bool inside = int64_t(block) * values_per_block < args.matrix.columns;
 #pragma unroll 1
             for (int index = threadIdx.x; index < Rows * runs; index += Threads) {
                 const int row = index / runs, chunk = index % runs * chunks;
+                if (!inside) {  // a stage of several k blocks is multiplied to its end
+                    for (int i = 0; i < chunks; ++i) *reinterpret_cast<uint4*>(stage + swizzled(row, chunk + i)) = make_uint4(0, 0, 0, 0);
+                    continue;
+                }
                 decode_run<Mma>(args.matrix, smaller(first_row + row, args.matrix.rows - 1),
                                 int64_t(block) * values_per_block + index % runs * 16,
                                 reinterpret_cast<uint4*>(stage + swizzled(row, chunk)),
@@ -174,27 +185,28 @@ struct TilesSource {
         static constexpr int chunks = Rows / 16 * 32, count = (chunks + Threads - 1) / Threads;
 
     public:
-        __device__ Copier(const Args& args, int64_t first_row) {
-            const int64_t tile = first_row / 16 + threadIdx.x / 32;
-            from_ = args.codes + tile * args.atoms * 512 + threadIdx.x % 32 * 16;
-            step_ = args.atoms * 512 * (Threads / 32);
-            tiles_left_ = int(smaller(args.tiles - tile, INT32_MAX));
+        __device__ Copier(const Args& args, int64_t first_row) : from_(args.codes + first_row / 16 * args.atoms * 512) {
+            const int tile = threadIdx.x / 32, last_tile = int(smaller(args.tiles - first_row / 16, Rows / 16)) - 1;
             atoms_ = int(args.atoms);
-            ptx::hold(from_), ptx::hold(tiles_left_);
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+                offsets_[i] = uint32_t(smaller(tile + i * (Threads / 32), last_tile)) * uint32_t(args.atoms * 512) + threadIdx.x % 32 * 16;
+                ptx::hold(offsets_[i]);
+            }
         }
         __device__ void copy(uint8_t* stage, int block, int part) const {
             const uint8_t* from = from_ + int64_t(block) * 512;
+            ptx::hold(from);
 #pragma unroll
             for (int i = 0; i < count; ++i)
                 if (i * copy_parts / count == part && (chunks % Threads == 0 || int(threadIdx.x) < chunks - i * Threads))
-                    ptx::copy_16(stage + (i * Threads + threadIdx.x) * 16, from + i * step_,
-                                 block < atoms_ && tiles_left_ > i * (Threads / 32));
+                    ptx::copy_16(stage + (i * Threads + threadIdx.x) * 16, from + offsets_[i], block < atoms_);
         }
 
     private:
         const uint8_t* from_;
-        int64_t step_;
-        int tiles_left_, atoms_;
+        uint32_t offsets_[count];
+        int atoms_;
     };
     // `offset`: of the fragment's scales (GroupScales::pair_offset).
     __device__ static GroupBits fetch_group(const GroupScales& scales, int64_t offset, int which) {

@@ -28,15 +28,19 @@ TileChoice choose_tile(const TileCandidate* candidates, int count, const Product
     for (int i = 0; i < count; ++i) {
         const TileCandidate& tile = candidates[i];
         if (tile.shared_bytes > shared_bytes_limit) continue;
+        // A multiprocessor has the shared memory of one largest block; a block takes this much beyond its own.
+        constexpr int reserved = 1024;
+        const int fitting = std::min(tile.blocks_per_multiprocessor, (shared_bytes_limit + reserved) / (tile.shared_bytes + reserved));
+        // Fewer warps than were meant to share a multiprocessor leave part of it idle.
+        const double efficiency = tile.efficiency * (1 + double(fitting) / tile.blocks_per_multiprocessor) / 2;
         const int64_t tiles = core::ceil_div(size.rows, tile.rows) * core::ceil_div(size.tokens, tile.tokens);
-        const int64_t slots = int64_t(multiprocessors) * tile.blocks_per_multiprocessor;
+        const int64_t slots = int64_t(multiprocessors) * fitting;
         const int splits = splits_for(tile, size, tiles, slots);
         // Blocks that share a multiprocessor share its rate; a wave that is not full takes as long as a full one.
         const double blocks = double(tiles * splits), full_waves = std::max(1.0, blocks / double(slots));
         const double waves = full_waves < 8 ? double(core::ceil_div(tiles * splits, slots)) : full_waves;
-        const double busy =
-            blocks < double(multiprocessors) ? 1.0 : std::min<double>(tile.blocks_per_multiprocessor, blocks / multiprocessors);
-        const double cost = waves * busy * tile.rows * tile.tokens / double(splits) / tile.efficiency;
+        const double busy = blocks < double(multiprocessors) ? 1.0 : std::min<double>(fitting, blocks / multiprocessors);
+        const double cost = waves * busy * tile.rows * tile.tokens / double(splits) / efficiency;
         if (cost < best_cost) best_cost = cost, best = {tile.kind, splits};
     }
     return best;

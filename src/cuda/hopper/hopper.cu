@@ -26,6 +26,7 @@ struct FamilyTraits {
     int bytes;
     CUtensorMapDataType map_type;
     HopperWeight weight;
+    bool scales_along_k = false;  // on both sides
 };
 
 FamilyTraits traits(HopperFamily family) {
@@ -42,7 +43,7 @@ FamilyTraits traits(HopperFamily family) {
     case HopperFamily::tiles_fp16: return {"hopper_tiles_fp16", Element::fp16, 2, fp16, HopperWeight::tiles};
     case HopperFamily::widened_bf16: return {"hopper_widened_bf16", Element::bf16, 2, bf16, HopperWeight::widened};
     case HopperFamily::widened_fp16: return {"hopper_widened_fp16", Element::fp16, 2, fp16, HopperWeight::widened};
-    case HopperFamily::fp8_blocks: return {"hopper_fp8_blocks", Element::fp8_e4m3, 1, bytes, HopperWeight::rows};
+    case HopperFamily::fp8_blocks: return {"hopper_fp8_blocks", Element::fp8_e4m3, 1, bytes, HopperWeight::rows, true};
     case HopperFamily::tiles_int8: return {"hopper_tiles_int8", Element::int8, 1, bytes, HopperWeight::integer_tiles};
     default: return {"hopper_tiles_int8_groups", Element::int8, 1, bytes, HopperWeight::integer_tiles};
     }
@@ -78,6 +79,9 @@ int groups_of_block(const QuantizedView& weight) {
     return group == 32 ? 2 : group == 16 ? 4 : 0;
 }
 
+// Both kinds of fp8, in any combination; with scales along K there is e4m3 only.
+bool multiplies_e5m2(const FamilyTraits& family) { return family.element == Element::fp8_e4m3 && !family.scales_along_k; }
+
 std::string reason_against_weight(const FamilyTraits& family, const MatmulProblem& problem) {
     const Operand& weight = problem.weight;
     if (family.weight == HopperWeight::tiles) {
@@ -90,9 +94,10 @@ std::string reason_against_weight(const FamilyTraits& family, const MatmulProble
             return "weight is not int4, packed in tiles";
         return "";
     }
-    const bool widened = family.weight == HopperWeight::widened;
+    const bool widened = family.weight == HopperWeight::widened, has_fp8_kinds = multiplies_e5m2(family);
     const Element wanted = family.element == Element::uint8 ? Element::int8 : family.element;
-    if (widened ? !weight.is_quantized || core::element_bits(weight.quantized.format.element) != 8 : element_of(weight) != wanted)
+    if (widened ? !weight.is_quantized || core::element_bits(weight.quantized.format.element) != 8
+                : element_of(weight) != wanted && !(has_fp8_kinds && element_of(weight) == Element::fp8_e5m2))
         return core::join("weight is ", weight.format().print());
     return as_it_is(weight, family.bytes) ? "" : "weight is not in rows aligned to 16 bytes";
 }
@@ -349,7 +354,8 @@ std::string hopper_reason_against(HopperFamily family, const MatmulProblem& prob
     if (problem.k() == 0) return "K = 0";
     if (problem.k() > INT32_MAX / 2 || problem.n() > INT32_MAX / 2 || problem.m() > INT32_MAX / 2) return "for sizes of 30 bits";
     const bool nibbles = is_integer_family(family) && element_of(problem.x) == Element::int4;  // widened on their way
-    if (element_of(problem.x) != kind.element && !nibbles && !become_fp16(family, problem.x))
+    const bool e5m2 = multiplies_e5m2(kind) && element_of(problem.x) == Element::fp8_e5m2;
+    if (element_of(problem.x) != kind.element && !nibbles && !e5m2 && !become_fp16(family, problem.x))
         return core::join("x is ", core::element_name(element_of(problem.x)));
     const bool exact = family == HopperFamily::int8 || family == HopperFamily::int8_uint8 || family == HopperFamily::int1;
     if (problem.raw_integers() && !exact) return "y is int32, the raw product of integers";
@@ -367,7 +373,7 @@ HopperKernels hopper_kernels_for(HopperFamily family, const MatmulProblem& probl
     case HopperFamily::int8: return hopper_int8();
     case HopperFamily::int8_uint8: return hopper_int8_uint8();
     case HopperFamily::int1: return hopper_int1();
-    case HopperFamily::fp8: return hopper_fp8();
+    case HopperFamily::fp8: return hopper_fp8(element_of(problem.weight), element_of(problem.x));
     case HopperFamily::widened_bf16: return hopper_widened_bf16(problem.weight.quantized.format.element);
     case HopperFamily::widened_fp16: return hopper_widened_fp16(problem.weight.quantized.format.element);
     case HopperFamily::fp8_blocks: {

@@ -31,7 +31,7 @@ HopperKernels hopper_fp16();
 HopperKernels hopper_int8();
 HopperKernels hopper_int8_uint8();  // tokens without sign
 HopperKernels hopper_int1();
-HopperKernels hopper_fp8();
+HopperKernels hopper_fp8(Element weight, Element tokens);
 // fp8 with a scale for every 128 values of both sides; one scale: for blocks of whole tiles of the weight's rows.
 HopperKernels hopper_fp8_blocks(bool one_scale);
 // int4 in tiles x int8: a scale per row, or one for every 128 values and more.

@@ -142,6 +142,16 @@ struct RowsKernels {
     }
 };
 
+// Types that gradients have, and weights hardly ever: compiled for two tiles only.
+template <class Source>
+struct FewRowsKernels {
+    using Rows = RowsKernels<Source>;
+    static HopperKernels all() {
+        static const HopperKernel kernels[] = {hopper_kernel<typename Rows::Large>(), {}, hopper_kernel<typename Rows::Few>(), {}};
+        return kernels;
+    }
+};
+
 // Decoded weights: the narrower a tile's tokens, the more of its time goes into decoding.
 template <class Source_>
 struct TilesKernels {

@@ -37,6 +37,9 @@ struct WgmmaE4m3 {
     using Accumulator = float;
     static constexpr int bytes = 1;
 };
+struct WgmmaE4m3E5m2 : WgmmaE4m3 {};  // A, B
+struct WgmmaE5m2E4m3 : WgmmaE4m3 {};
+struct WgmmaE5m2 : WgmmaE4m3 {};
 struct WgmmaInt1 {  // bytes of bits: how many are set in both
     using Accumulator = int32_t;
     static constexpr int bytes = 1;
@@ -127,6 +130,9 @@ struct Wgmma;
     LOWBIT_WGMMA_ONE(WgmmaInt8, columns, count, "k32.s32.s8.s8", "", "", "+r", __VA_ARGS__)                          \
     LOWBIT_WGMMA_ONE(WgmmaInt8Uint8, columns, count, "k32.s32.s8.u8", "", "", "+r", __VA_ARGS__)                     \
     LOWBIT_WGMMA_ONE(WgmmaE4m3, columns, count, "k32.f32.e4m3.e4m3", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)          \
+    LOWBIT_WGMMA_ONE(WgmmaE4m3E5m2, columns, count, "k32.f32.e4m3.e5m2", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)      \
+    LOWBIT_WGMMA_ONE(WgmmaE5m2E4m3, columns, count, "k32.f32.e5m2.e4m3", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)      \
+    LOWBIT_WGMMA_ONE(WgmmaE5m2, columns, count, "k32.f32.e5m2.e5m2", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)          \
     LOWBIT_WGMMA_ONE(WgmmaInt1, columns, count, "k256.s32.b1.b1.and.popc", "", "", "+r", __VA_ARGS__)
 
 LOWBIT_WGMMA_KINDS(32, 16, 16, 17, 18, 19, 20, 21)
