@@ -69,7 +69,7 @@ run_pytest() {
     if ((at_once < 2)); then
         "$python" -m pytest tests/python -q -ra --junitxml="$record/pytest/all.xml"
     else
-        printf '%s\n' tests/python/test_*.py | xargs -P "$at_once" -I{} bash -c \
+        ls -S tests/python/test_*.py | xargs -P "$at_once" -I{} bash -c \
             'said=$("$0" -m pytest "{}" -q -ra --junitxml="$1/$(basename {} .py).xml" 2>&1); status=$?; echo "$said"; [ $status = 0 ] || [ $status = 5 ]' \
             "$python" "$record/pytest"
     fi
@@ -102,10 +102,16 @@ report_library() {
     rm -f "$copy"
 }
 report_library || true
+start_pytest() {
+    run_pytest >"$record/pytest.log" 2>&1 &
+    python_tests=$!
+}
+# With cores to spare everything runs beside everything else.
+many_cores=$((jobs >= 8))
+if ((many_cores)); then start_pytest; fi
 stage "release" build/release/test-results run_ctest release -LE '^threads$' || true
-# Python's tests keep one core busy, the builds of the sanitizers the rest.
-run_pytest >"$record/pytest.log" 2>&1 &
-python_tests=$!
+# On few cores Python's tests keep one busy, the builds of the sanitizers the rest.
+if ((!many_cores)); then start_pytest; fi
 sanitized asan address,undefined unit lowbit_tests
 sanitized tsan thread threads lowbit_thread_tests
 stage "python" "$record/pytest" finish_pytest || true

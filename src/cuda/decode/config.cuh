@@ -24,7 +24,6 @@ struct DecodeSplit {
     int units = 0;                     // of K
     int ring_slots = 1;                // of a warp; fewer than the kernel's where a warp has fewer units
     int phase_units = 1, phases = 1;   // stretches of K whose tokens come together
-    int early_phases = 1;              // those asked for before the weight
     int buffers = 1, token_pitch = 0;  // of phases; bytes from token to token in one
     int buffer_bytes = 0, shared_bytes = 0;
     IndexDivisor span, depth_warp_divisor, deep_warp_divisor;  // segments of K that share a scale; depth_warps, and one more

@@ -10,7 +10,6 @@ namespace {
 constexpr int most_row_tiles = 2, most_tokens = 16;
 constexpr int padding = 16;                   // of a token in a buffer: the rows of a fragment fall into different banks
 constexpr int phase_bytes_wanted = 20 << 10;  // small enough for several to be under way
-constexpr int early_token_bytes = 8 << 10;    // that the weight may wait for
 
 // As many warps along K as there is room for; one fewer where that leaves fewer of them idle in the last round.
 int depth_warps(int row_warps, int units) {
@@ -71,7 +70,6 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     split.token_pitch = split.phase_units * sizes.token_unit_bytes + padding;
     split.buffer_bytes = int(core::ceil_div(split.token_pitch * tokens, 128) * 128);
     split.buffers = std::clamp(room / split.buffer_bytes, 1, std::min(split.phases, most_phase_buffers));
-    split.early_phases = std::clamp(early_token_bytes / (split.token_pitch * tokens), 1, split.buffers);
     split.depth_warp_divisor = IndexDivisor(uint32_t(split.depth_warps));
     split.deep_warp_divisor = IndexDivisor(uint32_t(split.depth_warps + 1));
     // One scale for all of K is shared by all its segments, the last of which may be short.

@@ -249,10 +249,10 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
             ptx::publish_barriers();
         }
         __syncwarp();
-        // The weight is nobody's result, but the tokens may be that of the launch before. The first are asked for before all of the weight
-        // is: what is asked for last comes last.
+        // The weight is nobody's result, but the tokens may be that of the launch before. They are asked for before all of the weight is:
+        // what is asked for last comes last.
         ptx::wait_for_previous_launch();
-        copy_tokens<C>(args, buffers, barriers, 0, split.early_phases);
+        copy_tokens<C>(args, buffers, barriers, 0, split.buffers);
     }
     const DecodeSplit::Place at = split.place(warp);
     uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * split.ring_slots * C::slot_bytes);
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
         touch(args.epilogue);
         multiply_units<C>(args, barriers, buffers, stream, sums, ring, ring_end, at, lane);
     } else {
-        copy_tokens<C>(args, buffers, barriers, split.early_phases, split.phases);
+        copy_tokens<C>(args, buffers, barriers, split.buffers, split.phases);
     }
     __syncthreads();
     if (multiplies) sums.put(results + at.depth_warp * 8 * C::TokenTiles * pitch + at.row_warp * C::RowTiles * rows_per_tile, pitch);

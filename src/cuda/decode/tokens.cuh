@@ -9,17 +9,17 @@ struct PhaseBarriers {
     ptx::Barrier full[most_phase_buffers], empty[most_phase_buffers];
 };
 
-// The work of one more warp: phase after phase of tokens, one run of bytes for each token.
+// The work of one more warp: phase after phase of tokens, from the first one on or from the first that needs a buffer again; one run of
+// bytes for each token.
 template <class C>
 __device__ inline void copy_tokens(const DecodeArgs& args, uint8_t* buffers, PhaseBarriers& barriers, int first, int end) {
     const DecodeSplit& split = args.split;
     const int per_phase = split.phase_units * C::Source::token_unit_bytes, lane = threadIdx.x % 32;
-    const bool filled = first == split.buffers;  // all buffers, once; at most that
-    int left = split.units * C::Source::token_unit_bytes - first * per_phase, buffer = filled ? 0 : first;
-    uint32_t parity = filled ? 0 : 1;
+    int left = split.units * C::Source::token_unit_bytes - first * per_phase, buffer = 0;
+    uint32_t parity = 0;
     const uint8_t* from = args.tokens + lane * args.token_stride + first * per_phase;
     for (int phase = first; phase < end; ++phase) {
-        if (phase >= split.buffers) ptx::wait_for(barriers.empty + buffer, parity);
+        if (first > 0) ptx::wait_for(barriers.empty + buffer, parity);
         const int bytes = left < per_phase ? left : per_phase;
         if (lane == 0) ptx::expect_bytes(barriers.full + buffer, uint32_t(bytes * args.token_count));
         __syncwarp();

@@ -71,7 +71,7 @@ HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, 
             // More clusters than the chip holds: one after the other, each from its first byte on.
             if (splits > 1 && !fits_at_once(kernels[i], rows, tokens, splits)) break;
             const double now = cost(kernels[i], rows, tokens, k_blocks, splits);
-            if (now < least) least = now, best = {int(i), splits};
+            if (now < least) least = now, best = {int(i), splits, now};
         }
     }
     return best;

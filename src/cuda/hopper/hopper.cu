@@ -20,6 +20,21 @@ constexpr int64_t most_exact_depth = 131071;  // of products of int8 in int32
 // What the weight is: rows of the tokens' own type, tiles for tokens of 16 bits or of 8, or rows of 8 bits for tokens of 16.
 enum class HopperWeight { rows, tiles, integer_tiles, widened };
 
+// In the order in which they are asked: products of 8-bit codes before those that make numbers of them.
+constexpr HopperFamily families[] = {HopperFamily::int1,
+                                     HopperFamily::int8,
+                                     HopperFamily::int8_uint8,
+                                     HopperFamily::tiles_int8,
+                                     HopperFamily::tiles_int8_groups,
+                                     HopperFamily::fp8,
+                                     HopperFamily::fp8_blocks,
+                                     HopperFamily::tiles_bf16,
+                                     HopperFamily::tiles_fp16,
+                                     HopperFamily::widened_bf16,
+                                     HopperFamily::widened_fp16,
+                                     HopperFamily::bf16,
+                                     HopperFamily::fp16};
+
 struct FamilyTraits {
     const char* name;
     Element element;  // of the tokens
@@ -399,6 +414,12 @@ HopperChoice hopper_choice(HopperFamily family, const MatmulProblem& problem) {
     return choose_hopper(hopper_kernels_for(family, problem), problem.n(), problem.m(), k_blocks_of(traits(family), problem));
 }
 
+std::optional<double> hopper_cost(const MatmulProblem& problem) {
+    for (const HopperFamily family : families)
+        if (hopper_reason_against(family, problem).empty()) return hopper_choice(family, problem).cost;
+    return std::nullopt;
+}
+
 int hopper_splits(HopperFamily family, const MatmulProblem& problem, int kernel) {
     const HopperKernels one = hopper_kernels_for(family, problem).subspan(size_t(kernel), 1);
     return choose_hopper(one, problem.n(), problem.m(), k_blocks_of(traits(family), problem)).splits;
@@ -484,11 +505,7 @@ HopperKernels any_kernels(HopperFamily family) {
 }  // namespace
 
 void add_hopper(core::Registry& registry) {
-    // Products of 8-bit codes before those that make numbers of them.
-    for (const HopperFamily family :
-         {HopperFamily::int1, HopperFamily::int8, HopperFamily::int8_uint8, HopperFamily::tiles_int8, HopperFamily::tiles_int8_groups,
-          HopperFamily::fp8, HopperFamily::fp8_blocks, HopperFamily::tiles_bf16, HopperFamily::tiles_fp16, HopperFamily::widened_bf16,
-          HopperFamily::widened_fp16, HopperFamily::bf16, HopperFamily::fp16}) {
+    for (const HopperFamily family : families) {
         const FamilyTraits kind = traits(family);
         // All lists of a kind of weight have the same tiles.
         const HopperKernels kernels = any_kernels(family);

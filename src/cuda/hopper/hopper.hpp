@@ -1,5 +1,7 @@
 // The product of a problem through the Hopper main loop.
 #pragma once
+#include <optional>
+
 #include "core/problem.hpp"
 #include "cuda/hopper/kernels.hpp"
 
@@ -25,6 +27,8 @@ enum class HopperFamily {
 std::string hopper_reason_against(HopperFamily family, const core::MatmulProblem& problem);
 HopperKernels hopper_kernels_for(HopperFamily family, const core::MatmulProblem& problem);
 HopperChoice hopper_choice(HopperFamily family, const core::MatmulProblem& problem);
+// What a product takes in the family that would run it, in clocks of a multiprocessor; none: no family takes it.
+std::optional<double> hopper_cost(const core::MatmulProblem& problem);
 int hopper_splits(HopperFamily family, const core::MatmulProblem& problem, int kernel);  // the best for one kernel
 int64_t hopper_workspace(HopperFamily family, const core::MatmulProblem& problem);
 void run_hopper(HopperFamily family, const core::MatmulProblem& problem, HopperChoice choice);

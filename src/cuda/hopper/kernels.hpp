@@ -52,6 +52,7 @@ int halved_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64
 
 struct HopperChoice {
     int kernel = 0, splits = 1;
+    double cost = 0;  // in clocks of a multiprocessor
 };
 
 // The kernel with the least cost, in plain numbers; `k_blocks` of 128 bytes of a token.

@@ -142,12 +142,13 @@ struct RowsKernels {
     }
 };
 
-// Types that gradients have, and weights hardly ever: compiled for two tiles only.
+// Types that gradients have, and weights hardly ever: one tile less.
 template <class Source>
-struct FewRowsKernels {
+struct SomeRowsKernels {
     using Rows = RowsKernels<Source>;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<typename Rows::Large>(), {}, hopper_kernel<typename Rows::Few>(), {}};
+        static const HopperKernel kernels[] = {
+            hopper_kernel<typename Rows::Large>(), hopper_kernel<typename Rows::Square>(), hopper_kernel<typename Rows::Few>(), {}};
         return kernels;
     }
 };

@@ -8,9 +8,9 @@ HopperKernels hopper_int1() { return RowsKernels<PlainRows<ptx::WgmmaInt1>>::all
 HopperKernels hopper_fp8(Element weight, Element tokens) {
     if (weight == Element::fp8_e4m3)
         return tokens == Element::fp8_e4m3 ? RowsKernels<PlainRows<ptx::WgmmaE4m3>>::all()
-                                           : FewRowsKernels<PlainRows<ptx::WgmmaE4m3E5m2>>::all();
-    return tokens == Element::fp8_e4m3 ? FewRowsKernels<PlainRows<ptx::WgmmaE5m2E4m3>>::all()
-                                       : FewRowsKernels<PlainRows<ptx::WgmmaE5m2>>::all();
+                                           : SomeRowsKernels<PlainRows<ptx::WgmmaE4m3E5m2>>::all();
+    return tokens == Element::fp8_e4m3 ? SomeRowsKernels<PlainRows<ptx::WgmmaE5m2E4m3>>::all()
+                                       : SomeRowsKernels<PlainRows<ptx::WgmmaE5m2>>::all();
 }
 
 }  // namespace lowbit::cuda

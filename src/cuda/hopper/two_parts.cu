@@ -1,0 +1,107 @@
+// Products of some tokens more than whole tiles, in two launches.
+#include <algorithm>
+
+#include "core/some_rows.hpp"
+#include "cuda/devices.hpp"
+#include "cuda/gemm/gemm.hpp"
+#include "cuda/hopper/hopper.hpp"
+
+namespace lowbit::cuda {
+namespace {
+
+using core::MatmulProblem;
+using core::Operand;
+using MatmulKernel = core::Kernel<MatmulProblem>;
+
+constexpr const char* name = "hopper_two_parts";
+constexpr int64_t border = 128;  // tokens of the smaller tile for many
+constexpr int64_t most_few_tokens = 16;
+
+// What the choice weighs, measured on an H200: a product of few tokens reads its weight at this rate, and begins that much later.
+constexpr double bytes_per_clock = 1830, few_tokens_clocks = 3500, launch_clocks = 4000;
+constexpr double worth_it = 0.93;  // of the time of one launch: the costs are estimates
+
+Operand rows_of(const Operand& operand, int64_t first, int64_t count) {
+    Operand some = operand;
+    if (operand.is_quantized)
+        some.quantized = core::some_rows(operand.quantized, first, count);
+    else
+        some.tensor = core::some_rows(operand.tensor, first, count);
+    return some;
+}
+
+MatmulProblem part_of(const MatmulProblem& problem, int64_t first, int64_t count) {
+    MatmulProblem part = problem;
+    part.x = rows_of(problem.x, first, count);
+    part.y = core::some_rows(problem.y, first, count);
+    if (std::optional<core::Tensor>& scale = part.epilogue.row_scale) {  // a vector: one row
+        scale->data = static_cast<std::byte*>(scale->data) + scale->offset(0, first) * core::element_bytes(scale->element);
+        scale->columns = count;
+    }
+    return part;
+}
+
+MatmulProblem whole_tiles(const MatmulProblem& problem) { return part_of(problem, 0, problem.m() / border * border); }
+MatmulProblem rest(const MatmulProblem& problem) { return part_of(problem, problem.m() / border * border, problem.m() % border); }
+
+// The kernel that would run a part if this one were not there.
+const MatmulKernel& kernel_for(const MatmulProblem& part) {
+    for (const MatmulKernel& kernel : core::registry().matmul.kernels()) {
+        if (kernel.name == name || !core::KernelList<MatmulProblem>::reason_against(kernel, part).empty()) continue;
+        if (!kernel.defers || kernel.defers(part).empty()) return kernel;
+    }
+    core::fail(Status::unsupported, "matmul: no kernel can run a part of this");
+}
+
+std::string reason_against(const MatmulProblem& problem) {
+    if (problem.m() <= border || problem.m() % border == 0) return "no tokens beyond whole tiles";
+    if (devices().devices[size_t(problem.context->device_index)].major != 9) return "for compute capability 9.0";
+    // Their sums keep fewer bits, and a kernel says of itself how many.
+    const Operand& x = problem.x;
+    if (x.is_quantized && (x.quantized.format.element == Element::fp8_e4m3 || x.quantized.format.element == Element::fp8_e5m2))
+        return "x is fp8";
+    if (x.is_quantized && x.quantized.format.granularity == Granularity::block) return "scales of x are shared by rows";
+    return hopper_cost(problem) ? "" : "not for the main loop of Hopper";
+}
+
+// Tokens beyond a tile fill another one of its size; alone they may take less.
+std::string reason_for_one(const MatmulProblem& problem) {
+    const MatmulProblem few = rest(problem);
+    const core::Operand& weight = problem.weight;
+    const double bytes = weight.is_quantized ? double(weight.quantized.row_bytes()) * double(weight.rows())
+                                             : double(weight.rows() * weight.columns() * core::element_bytes(weight.tensor.element));
+    const double beyond = few.m() <= most_few_tokens ? few_tokens_clocks + bytes / bytes_per_clock : hopper_cost(few).value_or(1e30);
+    const double two = hopper_cost(whole_tiles(problem)).value_or(1e30) + beyond + launch_clocks;
+    return two < worth_it * *hopper_cost(problem) ? "" : "one launch takes less";
+}
+
+}  // namespace
+
+void add_two_parts(core::Registry& registry) {
+    MatmulKernel kernel;
+    kernel.name = name;
+    kernel.needs = "compute capability 9.0";
+    kernel.supports = reason_against;
+    kernel.defers = reason_for_one;
+    kernel.run = [](const MatmulProblem& problem) {
+        for (const MatmulProblem& part : {whole_tiles(problem), rest(problem)}) kernel_for(part).run(part);
+    };
+    // One after the other in the same memory.
+    kernel.workspace = [](const MatmulProblem& problem) {
+        int64_t most = 0;
+        for (const MatmulProblem& part : {whole_tiles(problem), rest(problem)})
+            if (const MatmulKernel& own = kernel_for(part); own.workspace) most = std::max(most, own.workspace(part));
+        return most;
+    };
+    kernel.operand_rounding = [](const MatmulProblem& problem) {
+        double most = 0;
+        for (const MatmulProblem& part : {whole_tiles(problem), rest(problem)})
+            if (const MatmulKernel& own = kernel_for(part); own.operand_rounding) most = std::max(most, own.operand_rounding(part));
+        return most;
+    };
+    kernel.minimum_rounding = 2 * 0x1p-8;
+    kernel.addition_unit = 0x1p-23;
+    registry.matmul.add(std::move(kernel));
+}
+
+}  // namespace lowbit::cuda
