@@ -75,6 +75,16 @@ std::string reason_for_one(const MatmulProblem& problem) {
     return two < worth_it * *hopper_cost(problem) ? "" : "one launch takes less";
 }
 
+// From formats alone: whoever asks may have the matrices elsewhere.
+double largest_rounding(const MatmulProblem& problem) {
+    if (problem.raw_integers() || !problem.weight.is_quantized) return 0;
+    const core::Format& weight = problem.weight.quantized.format;
+    if (!weight.is_ggml() && core::element_bits(weight.element) != 4) return 0;
+    const Operand& x = problem.x;
+    const double unit = !x.is_quantized && x.tensor.element == Element::bf16 ? 0x1p-8 : 0x1p-11;
+    return ((weight.element == Element::nf4 ? 3 : 2) + int(x.is_quantized && x.quantized.format.is_ggml())) * unit;
+}
+
 }  // namespace
 
 void add_two_parts(core::Registry& registry) {
@@ -93,12 +103,8 @@ void add_two_parts(core::Registry& registry) {
             if (const MatmulKernel& own = kernel_for(part); own.workspace) most = std::max(most, own.workspace(part));
         return most;
     };
-    kernel.operand_rounding = [](const MatmulProblem& problem) {
-        double most = 0;
-        for (const MatmulProblem& part : {whole_tiles(problem), rest(problem)})
-            if (const MatmulKernel& own = kernel_for(part); own.operand_rounding) most = std::max(most, own.operand_rounding(part));
-        return most;
-    };
+    // Of the kernels for whole tiles (hopper.cu), which round more than those for few tokens.
+    kernel.operand_rounding = largest_rounding;
     kernel.minimum_rounding = 2 * 0x1p-8;
     kernel.addition_unit = 0x1p-23;
     registry.matmul.add(std::move(kernel));
