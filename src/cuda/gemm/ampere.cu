@@ -278,8 +278,7 @@ void add_parts(Arithmetic arithmetic, const Plan& plan, cudaStream_t stream) {
 }  // namespace
 
 std::string ampere_reason_against(Arithmetic arithmetic, WeightSource source, const MatmulProblem& problem) {
-    const DeviceInfo& device = devices().devices[size_t(problem.context->device_index)];
-    if (arithmetic == Arithmetic::bf16 && device.major < 8) return "bf16 needs compute capability 8.0";
+    if (arithmetic == Arithmetic::bf16 && !has_bf16_product(problem.context->device_index)) return "bf16 needs compute capability 8.0";
     if (problem.k() == 0) return "K = 0";
     if (problem.k() > longest_row_bytes / 2) return core::join("K = ", problem.k(), " is beyond ", longest_row_bytes / 2);
     if (arithmetic == Arithmetic::int1) return reason_against_int1(problem);

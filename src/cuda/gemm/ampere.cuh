@@ -450,11 +450,16 @@ private:
     RowTerms terms_;
 };
 
-// Whether the chip that code is being made for has the product at all.
-template <class Mma>
-__device__ constexpr bool has_product() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-    return !std::is_same_v<Mma, ptx::MmaFp8>;
+// Whether the chip that code is being made for has the product at all, and the room for the tile. What could not run there takes long to
+// compile.
+constexpr int turing_shared_bytes = 64 << 10;
+template <class C>
+__device__ constexpr bool can_run() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    return !std::is_same_v<typename C::Mma, ptx::MmaFp8> && !std::is_same_v<typename C::Mma, ptx::MmaBf16> &&
+           C::shared_bytes <= turing_shared_bytes;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+    return !std::is_same_v<typename C::Mma, ptx::MmaFp8>;
 #else
     return true;
 #endif
@@ -522,7 +527,7 @@ __device__ void multiply_tile(const AmpereArgs& args, const typename C::Source::
 template <class C>
 __global__ void __launch_bounds__(C::Shape::threads, C::Shape::BlocksPerMultiprocessor)
     ampere(const __grid_constant__ AmpereArgs args, const __grid_constant__ typename C::Source::Args weight) {
-    if constexpr (has_product<typename C::Mma>()) multiply_tile<C>(args, weight);
+    if constexpr (can_run<C>()) multiply_tile<C>(args, weight);
 }
 
 }  // namespace lowbit::cuda

@@ -9,4 +9,6 @@ AmpereRunner bf16_runner(bool decoded, Groups groups) {
     return groups == Groups::none ? runner<Mma, DecodedSource, Groups::none>() : runner<Mma, DecodedSource, Groups::rows>();
 }
 
+bool has_bf16_product(int device) { return code_version<AmpereFamily<ptx::MmaBf16, RowsSource, Groups::none>::Few>(device) >= 80; }
+
 }  // namespace lowbit::cuda

@@ -31,6 +31,21 @@ constexpr TileCandidate candidate(TileKind kind, double efficiency) {
             efficiency};
 }
 
+// The chip (80: compute capability 8.0) that the code was made for which runs on a device: a build may lack code for a chip and have it run
+// that of an older one. Asked for once.
+template <class C>
+int code_version(int device) {
+    static std::atomic<int> known[64]{};
+    std::atomic<int>& version = known[device % 64];
+    if (!version.load(std::memory_order_relaxed)) {
+        const DeviceScope scope(device);
+        cudaFuncAttributes attributes{};
+        check(cudaFuncGetAttributes(&attributes, ampere<C>), "cudaFuncGetAttributes");
+        version.store(attributes.ptxVersion, std::memory_order_relaxed);
+    }
+    return version.load(std::memory_order_relaxed);
+}
+
 template <class C>
 void launch_tile(const AmpereArgs& args, const typename C::Source::Args& weight, const core::Context& context) {
     using Shape = typename C::Shape;
@@ -94,7 +109,9 @@ struct AmpereFamily {
         }();
         const DeviceInfo& info = devices().devices[size_t(device)];
         const int count = int(all.size()) - (has_folded && !size.groups_are_blocks);
-        return choose_tile(all.data(), count, size, info.multiprocessors, info.shared_bytes_per_block);
+        const int room =
+            code_version<Few>(device) < 80 ? std::min(info.shared_bytes_per_block, turing_shared_bytes) : info.shared_bytes_per_block;
+        return choose_tile(all.data(), count, size, info.multiprocessors, room);
     }
 
     static void launch(TileKind kind, const AmpereArgs& args, const typename Source::Args& weight, const core::Context& context) {
@@ -149,7 +166,9 @@ AmpereRunner fp16_runner(bool decoded, Groups groups);
 AmpereRunner int8_runner(bool decoded, Groups groups);
 AmpereRunner int1_runner();
 AmpereRunner fp8_runner(Groups groups);
-bool has_fp8_product(int device);  // whether the code that runs on the device has it
+// Whether the code that runs on the device has them.
+bool has_bf16_product(int device);
+bool has_fp8_product(int device);
 AmpereRunner tiles_bf16_runner(Element element);
 AmpereRunner tiles_fp16_runner(Element element);
 }  // namespace lowbit::cuda
