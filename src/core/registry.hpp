@@ -61,8 +61,8 @@ public:
         return kernel.supports(problem);
     }
 
-    // `forced`: the name of the only kernel to consider, or "".
-    Choice<Problem> choose(const Problem& problem, std::string_view forced) const {
+    // `forced`: the name of the only kernel to consider, or "". The reasons take longer than the choice: a call does without.
+    Choice<Problem> choose(const Problem& problem, std::string_view forced, bool with_reasons) const {
         Choice<Problem> choice;
         for (const auto& kernel : kernels_) {
             if (!forced.empty() && kernel.name != forced) continue;
@@ -72,7 +72,7 @@ public:
                 choice.kernel = &kernel;
                 break;
             }
-            choice.skipped.push_back(kernel.name + " (" + reason + ")");
+            if (with_reasons) choice.skipped.push_back(kernel.name + " (" + reason + ")");
         }
         return choice;
     }
@@ -109,13 +109,13 @@ const KernelList<Problem>& kernels_for() {
 
 // A forced name that belongs to another verb leaves this verb free; one that no verb knows is an error.
 template <class Problem>
-Choice<Problem> choose(const Problem& problem) {
+Choice<Problem> choose(const Problem& problem, bool with_reasons = true) {
     std::string forced = problem.context->forced_kernel();
     if (!forced.empty() && !kernels_for<Problem>().find(forced)) {
         require(registry().knows(forced), "kernel \"", forced, "\" is unknown; `lowbit info` lists the kernels of this build");
         forced.clear();
     }
-    return kernels_for<Problem>().choose(problem, forced);
+    return kernels_for<Problem>().choose(problem, forced, with_reasons);
 }
 
 inline bool verbose() {
@@ -125,9 +125,10 @@ inline bool verbose() {
 
 template <class Problem>
 const Kernel<Problem>& chosen_kernel(const Problem& problem) {
-    const Choice<Problem> choice = choose(problem);
+    Choice<Problem> choice = choose(problem, verbose());
     if (verbose()) std::fprintf(stderr, "lowbit: %s: %s\n", Problem::verb, choice.text().c_str());
     if (!choice.kernel) {
+        choice = choose(problem);
         std::string reasons;
         for (const std::string& skipped : choice.skipped) reasons += (reasons.empty() ? "" : ", ") + skipped;
         fail(Status::unsupported, Problem::verb, ": no kernel can run this: ", reasons.empty() ? "none is registered" : reasons);

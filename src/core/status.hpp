@@ -5,6 +5,8 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "lowbit/types.hpp"
 
@@ -19,12 +21,25 @@ private:
     Status status_;
 };
 
-// join("group size ", 96, " does not divide ", 100): GCC 12 has no std::format.
+// join("group size ", 96, " does not divide ", 100): GCC 12 has no std::format. Text and integers, which every refusal of a kernel is made
+// of, do not take the way through a stream.
+template <class Part>
+void append(std::string& text, const Part& part) {
+    if constexpr (std::is_convertible_v<const Part&, std::string_view>) {
+        text += std::string_view(part);
+    } else if constexpr (std::is_integral_v<Part> && !std::is_same_v<Part, bool> && sizeof(Part) > 1) {
+        text += std::to_string(part);
+    } else {
+        std::ostringstream stream;
+        stream << part;
+        text += stream.str();
+    }
+}
 template <class... Parts>
 std::string join(const Parts&... parts) {
-    std::ostringstream stream;
-    (stream << ... << parts);
-    return stream.str();
+    std::string text;
+    (append(text, parts), ...);
+    return text;
 }
 
 template <class... Parts>

@@ -4,6 +4,7 @@
 #include "cuda/devices.hpp"
 #include "cuda/gemm/gemm.hpp"
 #include "cuda/gemm/prepare.cuh"
+#include "cuda/hopper/prepare.cuh"
 #include "cuda/hopper/tensor_map.hpp"
 
 namespace lowbit::cuda {
@@ -205,52 +206,6 @@ void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperA
     }
 }
 
-// Codes of 16 columns in the order of a word of nibbles (core/packed.hpp): 2t, 2t + 8, 2t + 1, 2t + 9 for t = 0 .. 3.
-__global__ void order_tokens(AnyMatrix tokens, uint8_t* to, int64_t pitch) {
-    const int64_t runs = pitch / 16;
-    for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < tokens.rows * runs;
-         index += int64_t(gridDim.x) * blockDim.x) {
-        const int64_t row = quotient(index, runs), run = index - row * runs;
-        const core::QuantizedView& view = tokens.quantized;
-        const uint8_t* place = view.codes + row * tokens.columns + run * 16;  // of int8
-        uint4 words;
-        if (view.format.element == Element::int8 && run * 16 + 16 <= tokens.columns && reinterpret_cast<uintptr_t>(place) % 16 == 0) {
-            words = *reinterpret_cast<const uint4*>(place);
-        } else {
-            alignas(16) int8_t codes[16];
-            load_codes(tokens, row, run * 16, codes);
-            words = *reinterpret_cast<const uint4*>(codes);
-        }
-        *reinterpret_cast<uint4*>(to + row * pitch + run * 16) =
-            make_uint4(__byte_perm(words.x, words.z, 0x5140), __byte_perm(words.x, words.z, 0x7362), __byte_perm(words.y, words.w, 0x5140),
-                       __byte_perm(words.y, words.w, 0x7362));
-    }
-}
-
-// One scale of a row in the order of tiles, as the epilogue reads them.
-__global__ void spread_row_scales(GroupScales scales, float* to, int64_t rows) {
-    const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (row < rows) to[row] = scales.at(row, 0);
-}
-
-// The sums of rows of int8, whose lengths are multiples of 16; a warp per row.
-__global__ void sum_rows(const uint8_t* codes, int64_t rows, int64_t columns, int32_t* sums) {
-    const int lane = threadIdx.x % 32;
-    const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32), runs = columns / 16;
-    for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < rows; row += warps) {
-        const auto* from = reinterpret_cast<const uint4*>(codes + row * columns);
-        int sum = 0;
-#pragma unroll 4
-        for (int64_t run = lane; run < runs; run += 32) {
-            const uint4 four = from[run];
-            sum = __dp4a(int(four.x), 0x01010101, __dp4a(int(four.y), 0x01010101, sum));
-            sum = __dp4a(int(four.z), 0x01010101, __dp4a(int(four.w), 0x01010101, sum));
-        }
-        sum = __reduce_add_sync(0xffffffffu, sum);
-        if (lane == 0) sums[row] = sum;
-    }
-}
-
 // The workspace of what belongs to the weight's rows.
 void* behind_tokens(HopperFamily family, const MatmulProblem& problem) {
     const int64_t tokens = problem.m() * token_pitch(traits(family), problem);
@@ -267,26 +222,6 @@ void describe_zero_points(HopperFamily family, const MatmulProblem& problem, Hop
     check_launch("sum_rows");
     args.epilogue.token_zero = {x.zero_points, x.format.granularity == Granularity::row ? 1 : 0, 0};
     args.epilogue.row_sums = sums;
-}
-
-// How many bits of each row are set: of the weight's rows, then of the tokens. A warp per row; rows of whole bytes.
-__global__ void count_bits(const uint8_t* weight, int64_t weight_rows, const uint8_t* tokens, int64_t token_rows, int64_t bytes,
-                           int32_t* counts) {
-    const int lane = threadIdx.x % 32;
-    const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
-    for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < weight_rows + token_rows; row += warps) {
-        const uint8_t* from = row < weight_rows ? weight + row * bytes : tokens + (row - weight_rows) * bytes;
-        int count = 0;
-        const bool aligned = reinterpret_cast<uintptr_t>(from) % 16 == 0;
-        const int64_t wide = aligned ? bytes / 16 : 0;
-        for (int64_t run = lane; run < wide; run += 32) {
-            const uint4 four = reinterpret_cast<const uint4*>(from)[run];
-            count += __popc(four.x) + __popc(four.y) + __popc(four.z) + __popc(four.w);
-        }
-        for (int64_t byte = wide * 16 + lane; byte < bytes; byte += 32) count += __popc(from[byte]);
-        count = __reduce_add_sync(0xffffffffu, count);
-        if (lane == 0) counts[row] = count;
-    }
 }
 
 // Products of signs from how many bits are set in both.
@@ -414,10 +349,15 @@ HopperChoice hopper_choice(HopperFamily family, const MatmulProblem& problem) {
     return choose_hopper(hopper_kernels_for(family, problem), problem.n(), problem.m(), k_blocks_of(traits(family), problem));
 }
 
-std::optional<double> hopper_cost(const MatmulProblem& problem) {
+std::optional<HopperFamily> hopper_family(const MatmulProblem& problem) {
     for (const HopperFamily family : families)
-        if (hopper_reason_against(family, problem).empty()) return hopper_choice(family, problem).cost;
+        if (hopper_reason_against(family, problem).empty()) return family;
     return std::nullopt;
+}
+
+double hopper_cost(HopperFamily family, const MatmulProblem& problem, int64_t tokens) {
+    const DeviceScope scope(problem.context->device_index);
+    return choose_hopper(hopper_kernels_for(family, problem), problem.n(), tokens, k_blocks_of(traits(family), problem)).cost;
 }
 
 int hopper_splits(HopperFamily family, const MatmulProblem& problem, int kernel) {

@@ -27,8 +27,10 @@ enum class HopperFamily {
 std::string hopper_reason_against(HopperFamily family, const core::MatmulProblem& problem);
 HopperKernels hopper_kernels_for(HopperFamily family, const core::MatmulProblem& problem);
 HopperChoice hopper_choice(HopperFamily family, const core::MatmulProblem& problem);
-// What a product takes in the family that would run it, in clocks of a multiprocessor; none: no family takes it.
-std::optional<double> hopper_cost(const core::MatmulProblem& problem);
+// The first that can.
+std::optional<HopperFamily> hopper_family(const core::MatmulProblem& problem);
+// What so many tokens of a product take there, in clocks of a multiprocessor.
+double hopper_cost(HopperFamily family, const core::MatmulProblem& problem, int64_t tokens);
 int hopper_splits(HopperFamily family, const core::MatmulProblem& problem, int kernel);  // the best for one kernel
 int64_t hopper_workspace(HopperFamily family, const core::MatmulProblem& problem);
 void run_hopper(HopperFamily family, const core::MatmulProblem& problem, HopperChoice choice);

@@ -61,18 +61,19 @@ std::string reason_against(const MatmulProblem& problem) {
     if (x.is_quantized && (x.quantized.format.element == Element::fp8_e4m3 || x.quantized.format.element == Element::fp8_e5m2))
         return "x is fp8";
     if (x.is_quantized && x.quantized.format.granularity == Granularity::block) return "scales of x are shared by rows";
-    return hopper_cost(problem) ? "" : "not for the main loop of Hopper";
+    return hopper_family(problem) ? "" : "not for the main loop of Hopper";
 }
 
 // Tokens beyond a tile fill another one of its size; alone they may take less.
 std::string reason_for_one(const MatmulProblem& problem) {
-    const MatmulProblem few = rest(problem);
+    const HopperFamily family = *hopper_family(problem);
+    const auto cost = [&](int64_t tokens) { return hopper_cost(family, problem, tokens); };
+    const int64_t few = problem.m() % border;
     const core::Operand& weight = problem.weight;
     const double bytes = weight.is_quantized ? double(weight.quantized.row_bytes()) * double(weight.rows())
                                              : double(weight.rows() * weight.columns() * core::element_bytes(weight.tensor.element));
-    const double beyond = few.m() <= most_few_tokens ? few_tokens_clocks + bytes / bytes_per_clock : hopper_cost(few).value_or(1e30);
-    const double two = hopper_cost(whole_tiles(problem)).value_or(1e30) + beyond + launch_clocks;
-    return two < worth_it * *hopper_cost(problem) ? "" : "one launch takes less";
+    const double beyond = few <= most_few_tokens ? few_tokens_clocks + bytes / bytes_per_clock : cost(few);
+    return cost(problem.m() - few) + beyond + launch_clocks < worth_it * cost(problem.m()) ? "" : "one launch takes less";
 }
 
 // From formats alone: whoever asks may have the matrices elsewhere.
