@@ -13,7 +13,6 @@ using core::MatmulProblem;
 using core::Operand;
 using MatmulKernel = core::Kernel<MatmulProblem>;
 
-constexpr const char* name = "hopper_two_parts";
 constexpr int64_t border = 128;  // tokens of the smaller tile for many
 constexpr int64_t most_few_tokens = 16;
 
@@ -44,13 +43,11 @@ MatmulProblem part_of(const MatmulProblem& problem, int64_t first, int64_t count
 MatmulProblem whole_tiles(const MatmulProblem& problem) { return part_of(problem, 0, problem.m() / border * border); }
 MatmulProblem rest(const MatmulProblem& problem) { return part_of(problem, problem.m() / border * border, problem.m() % border); }
 
-// The kernel that would run a part if this one were not there.
+// Never this one: neither part has tokens beyond whole tiles.
 const MatmulKernel& kernel_for(const MatmulProblem& part) {
-    for (const MatmulKernel& kernel : core::registry().matmul.kernels()) {
-        if (kernel.name == name || !core::KernelList<MatmulProblem>::reason_against(kernel, part).empty()) continue;
-        if (!kernel.defers || kernel.defers(part).empty()) return kernel;
-    }
-    core::fail(Status::unsupported, "matmul: no kernel can run a part of this");
+    const MatmulKernel* kernel = core::registry().matmul.choose(part, "", false).kernel;
+    core::require(kernel, "matmul: no kernel can run a part of this");
+    return *kernel;
 }
 
 std::string reason_against(const MatmulProblem& problem) {
@@ -90,7 +87,7 @@ double largest_rounding(const MatmulProblem& problem) {
 
 void add_two_parts(core::Registry& registry) {
     MatmulKernel kernel;
-    kernel.name = name;
+    kernel.name = "hopper_two_parts";
     kernel.needs = "compute capability 9.0";
     kernel.supports = reason_against;
     kernel.defers = reason_for_one;
