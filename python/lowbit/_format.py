@@ -114,7 +114,9 @@ def _pack_layout(name: str, device_type: str, device_index: int) -> int:
 
 
 def pack_layout(name: str, device: torch.device) -> int:
-    """ROWS where the kernels of a device read plain planes: packing would change nothing."""
-    if device.type == "cuda":
-        return _pack_layout(name, "cuda", torch.cuda.current_device() if device.index is None else device.index)
-    return ROWS
+    """The layout that the kernels of a device read; PLAIN where packing would change nothing."""
+    if device.type != "cuda":
+        return PLAIN
+    layout = _pack_layout(name, "cuda", torch.cuda.current_device() if device.index is None else device.index)
+    # Packed rows of int8 have their sums beside them, which products with tokens that have zero points need.
+    return PLAIN if layout == ROWS and parse(name).element != "int8" else layout

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from . import _autograd, _fake  # noqa: F401  (what completes the ops)
-from ._format import PLAIN, TILES, pack_layout, parse
+from ._format import PLAIN, pack_layout, parse
 
 # codes, scales, zeros, tensor_scale; None where a format has no such plane
 Planes = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
@@ -135,9 +135,10 @@ class QTensor:
 
     def pack(self) -> QTensor:
         """Rearranged once for the kernels of its device. Where these read the planes as they are, that is the QTensor itself."""
-        if self.is_packed or pack_layout(self.format, self.device) != TILES or len(self.shape) != 2:
+        layout = pack_layout(self.format, self.device)
+        if self.is_packed or layout == PLAIN or len(self.shape) != 2:
             return self
-        return self._packed_as(torch.ops.lowbit.pack(*self.planes(), self.format, self.shape[-1]), TILES)
+        return self._packed_as(torch.ops.lowbit.pack(*self.planes(), self.format, self.shape[-1]), layout)
 
     def unpack(self) -> QTensor:
         """With planes again, as quantize made them."""

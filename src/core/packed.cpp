@@ -1,6 +1,7 @@
 #include "core/packed.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "core/status.hpp"
@@ -9,7 +10,7 @@ namespace lowbit::core {
 namespace {
 
 constexpr char packed_magic[8] = {'l', 'o', 'w', 'b', 'i', 't', 'P', 'K'};
-constexpr uint32_t packed_version = 2;
+constexpr uint32_t packed_version = 3;
 constexpr uintptr_t cpu_alignment = 64;
 
 struct Header {
@@ -25,14 +26,17 @@ struct Header {
 static_assert(sizeof(Header) == packed_header_bytes);
 
 struct Offsets {
-    int64_t codes, scales, zero_points, tensor_scale, end;
+    int64_t codes, scales, zero_points, tensor_scale, row_sums, end;
 };
 
 int64_t align(int64_t offset) { return ceil_div(offset, packed_alignment) * packed_alignment; }
 
 PackedSizes plane_sizes(const Format& format, PackedLayout layout, int64_t rows, int64_t columns) {
     const PlaneSizes plain = format.measure(rows, columns);
-    if (layout == PackedLayout::rows) return {plain.code_bytes, plain.scale_bytes, plain.zero_point_bytes, plain.tensor_scale_bytes};
+    if (layout == PackedLayout::rows) {
+        const bool summed = format.element == Element::int8 || format.element == Element::int1;
+        return {plain.code_bytes, plain.scale_bytes, plain.zero_point_bytes, plain.tensor_scale_bytes, summed ? rows * 4 : 0};
+    }
     const TileGrid grid(format, rows, columns);
     PackedSizes sizes;
     const int64_t groups = checked_multiply(grid.tiles, grid.groups, "packed scales"), scales = TileGrid::rows_per_tile * groups;
@@ -45,13 +49,15 @@ PackedSizes plane_sizes(const Format& format, PackedLayout layout, int64_t rows,
 }
 
 Offsets offsets(const PackedSizes& sizes) {
-    checked_add(checked_add(sizes.codes, sizes.scales, "packed bytes"), sizes.zero_points + 8 * packed_alignment, "packed bytes");
+    checked_add(checked_add(sizes.codes, sizes.scales, "packed bytes"), sizes.zero_points + sizes.row_sums + 8 * packed_alignment,
+                "packed bytes");
     Offsets o{};
     o.codes = align(packed_header_bytes);
     o.scales = align(o.codes + sizes.codes);
     o.zero_points = align(o.scales + sizes.scales);
     o.tensor_scale = align(o.zero_points + sizes.zero_points);
-    o.end = align(o.tensor_scale + sizes.tensor_scale);
+    o.row_sums = align(o.tensor_scale + sizes.tensor_scale);
+    o.end = align(o.row_sums + sizes.row_sums);
     return o;
 }
 
@@ -147,6 +153,16 @@ void copy_planes(const QuantizedView& from, const QuantizedView& to) {
     plane(to.tensor_scale, from.tensor_scale, sizes.tensor_scale_bytes);
 }
 
+void sum_rows(const QuantizedView& packed) {
+    const int64_t bytes = packed.row_bytes();
+    for (int64_t row = 0; row < packed.rows; ++row) {
+        const uint8_t* codes = packed.row_codes(row);
+        int32_t sum = 0;
+        for (int64_t i = 0; i < bytes; ++i) sum += packed.format.element == Element::int1 ? std::popcount(codes[i]) : int8_t(codes[i]);
+        packed.row_sums[row] = sum;
+    }
+}
+
 }  // namespace
 
 unsigned code_of_zero(Element element) {
@@ -211,11 +227,13 @@ QuantizedView packed_planes(const Format& format, PackedLayout layout, int64_t r
     view.scales = sizes.scales ? base + o.scales : nullptr;
     view.zero_points = sizes.zero_points ? base + o.zero_points : nullptr;
     view.tensor_scale = sizes.tensor_scale ? reinterpret_cast<float*>(base + o.tensor_scale) : nullptr;
+    view.row_sums = sizes.row_sums ? reinterpret_cast<int32_t*>(base + o.row_sums) : nullptr;
     return view;
 }
 
 void pack_planes(const QuantizedView& plain, const QuantizedView& packed) {
     packed.layout == PackedLayout::tiles ? pack_tiles(plain, packed) : copy_planes(plain, packed);
+    if (packed.row_sums) sum_rows(packed);
 }
 
 void unpack_planes(const QuantizedView& packed, const QuantizedView& plain) {

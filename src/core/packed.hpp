@@ -1,6 +1,9 @@
 // A packed weight: one run of bytes that says itself what it is, so that it can be written to a file and opened again.
 //
-//     header (128 bytes) | codes | scales | zero points | tensor scale        each plane starts at a multiple of 256 bytes
+//     header (128 bytes) | codes | scales | zero points | tensor scale | row sums        each plane starts at a multiple of 256 bytes
+//
+// Row sums, 32 bits each: of int8 the sum of a row's codes, which products with tokens that have zero points need; of int1 how many of its
+// bits are set. Other formats have none.
 //
 // Layout `rows` keeps the planes as they are: what the CPU kernels read, and the CUDA kernels for 8 bits and more that are not GGML's.
 //
@@ -41,7 +44,7 @@ constexpr int64_t packed_alignment = 256;  // of every plane, and of the whole o
 
 // Bytes of the planes of a weight in a layout.
 struct PackedSizes {
-    int64_t codes = 0, scales = 0, zero_points = 0, tensor_scale = 0;
+    int64_t codes = 0, scales = 0, zero_points = 0, tensor_scale = 0, row_sums = 0;
 };
 
 // The tiles of a rows x columns weight, in numbers that kernels compute with.

@@ -63,6 +63,7 @@ struct QuantizedView {
     void* scales = nullptr;
     uint8_t* zero_points = nullptr;
     float* tensor_scale = nullptr;
+    int32_t* row_sums = nullptr;  // of a packed weight that has them (core/packed.hpp)
     Device device = Device::cpu;
     int device_index = 0;
     PackedLayout layout = PackedLayout::rows;

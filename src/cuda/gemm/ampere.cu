@@ -202,7 +202,8 @@ void plan_zero_points(const MatmulProblem& problem, Plan& plan) {
     EpilogueArgs& e = plan.args.epilogue;
     e.token_zero = zero_points(problem.x.quantized);
     e.row_zero = zero_points(problem.weight.quantized);
-    if (e.token_zero.data) plan.row_sums_at = plan.reserve(problem.n() * 4);
+    if (e.token_zero.data) e.row_sums = problem.weight.quantized.row_sums;
+    if (e.token_zero.data && !e.row_sums) plan.row_sums_at = plan.reserve(problem.n() * 4);
     if (e.row_zero.data) plan.token_sums_at = plan.reserve(problem.m() * 4);
 }
 

@@ -7,8 +7,6 @@
 
 namespace lowbit::cuda {
 
-constexpr int token_scale_slots = 8;  // k blocks whose scales of tokens are in shared memory
-
 struct HopperTile {
     int rows, tokens;  // of the result, per block
     int stages;        // of the ring
@@ -18,9 +16,12 @@ struct HopperTile {
     bool alternate =
         false;  // each warpgroup has a tile of its own, and one multiplies while the other stores; else they halve a tile's rows
 
-    static constexpr int groups = 2, threads = 128 * (groups + 1);
+    int groups =
+        2;  // warpgroups that multiply: four hide decoding better behind each other's products, where few tokens need few registers
+    constexpr int threads() const { return 128 * (groups + 1); }
     // The register file is dealt out evenly at the launch; then the warpgroup that copies gives most of its share away.
-    static constexpr int copy_registers = 40, multiply_registers = 232;
+    constexpr int copy_registers() const { return groups == 2 ? 40 : 24; }
+    constexpr int multiply_registers() const { return groups == 2 ? 232 : 112; }
 };
 
 // Tiles come in bands of `band` token tiles; inside of a band the token tile changes fastest, so that the tiles under way at one time form
@@ -51,7 +52,7 @@ struct HopperArgs {
     // Weights in tiles: their scales, and how many k blocks share one.
     GroupScales group_scales;
     int blocks_per_group = 1, last_group = 0;
-    // Tokens whose scales change from k block to k block: [token][k block].
+    // Tokens whose scales change from k block to k block: [k block][token], as many as tiles of them have.
     const float* token_scales = nullptr;
     int64_t token_scale_stride = 0;
     int scale_bytes = 0, zero_bytes = 0;  // of a stage's k block

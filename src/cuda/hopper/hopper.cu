@@ -6,6 +6,7 @@
 #include "cuda/gemm/prepare.cuh"
 #include "cuda/hopper/prepare.cuh"
 #include "cuda/hopper/tensor_map.hpp"
+#include "cuda/pack/row_sums.cuh"
 
 namespace lowbit::cuda {
 namespace {
@@ -206,33 +207,46 @@ void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperA
     }
 }
 
-// The workspace of what belongs to the weight's rows.
-void* behind_tokens(HopperFamily family, const MatmulProblem& problem) {
-    const int64_t tokens = problem.m() * token_pitch(traits(family), problem);
-    return static_cast<uint8_t*>(problem.scratch) + core::ceil_div(tokens, 256) * 256;
+// The workspace of the tokens, where they are not taken as they are; what else is needed stands behind them.
+int64_t token_workspace(const FamilyTraits& kind, const MatmulProblem& problem) {
+    const bool widened = problem.x.is_quantized && kind.bytes == 2, ordered = kind.weight == HopperWeight::integer_tiles;
+    if (!widened && !ordered && as_it_is(problem.x, kind.bytes)) return 0;
+    return core::ceil_div(core::checked_multiply(problem.m(), token_pitch(kind, problem), "workspace"), 256) * 256;
 }
+void* behind_tokens(HopperFamily family, const MatmulProblem& problem) {
+    return static_cast<uint8_t*>(problem.scratch) + token_workspace(traits(family), problem);
+}
+
+// Tokens whose scales are brought a tile at a time: all tiles are whole.
+int64_t turned_tokens(const MatmulProblem& problem) { return core::ceil_div(problem.m(), 256) * 256; }
 
 // Tokens less their zero points: those times the sums of the weight's rows come off the products.
 void describe_zero_points(HopperFamily family, const MatmulProblem& problem, HopperArgs& args) {
     const QuantizedView& x = problem.x.quantized;
     if (!x.zero_points) return;
-    auto* sums = static_cast<int32_t*>(behind_tokens(family, problem));
-    sum_rows<<<prepare_blocks(problem.n() * 32), prepare_threads, 0, stream_of(*problem.context)>>>(problem.weight.quantized.codes,
-                                                                                                    problem.n(), problem.k(), sums);
-    check_launch("sum_rows");
+    const QuantizedView& weight = problem.weight.quantized;
+    int32_t* sums = weight.row_sums;
+    if (!sums) {
+        sums = static_cast<int32_t*>(behind_tokens(family, problem));
+        launch_row_sums<false>(weight.codes, problem.n(), problem.k(), sums, stream_of(*problem.context));
+    }
     args.epilogue.token_zero = {x.zero_points, x.format.granularity == Granularity::row ? 1 : 0, 0};
     args.epilogue.row_sums = sums;
 }
 
 // Products of signs from how many bits are set in both.
 void describe_bits(HopperFamily family, const MatmulProblem& problem, HopperArgs& args) {
-    auto* counts = static_cast<int32_t*>(behind_tokens(family, problem));
-    const int64_t rows = problem.n() + problem.m();
-    count_bits<<<prepare_blocks(rows * 32), prepare_threads, 0, stream_of(*problem.context)>>>(
-        problem.weight.quantized.codes, problem.n(), problem.x.quantized.codes, problem.m(), row_values(traits(family), problem), counts);
-    check_launch("count_bits");
+    auto* of_tokens = static_cast<int32_t*>(behind_tokens(family, problem));
+    const int64_t bytes = row_values(traits(family), problem);
+    const cudaStream_t stream = stream_of(*problem.context);
+    launch_row_sums<true>(problem.x.quantized.codes, problem.m(), bytes, of_tokens, stream);
+    int32_t* of_rows = problem.weight.quantized.row_sums;
+    if (!of_rows) {
+        of_rows = of_tokens + problem.m();
+        launch_row_sums<true>(problem.weight.quantized.codes, problem.n(), bytes, of_rows, stream);
+    }
     args.epilogue.counts = Counts::common;
-    args.epilogue.row_sums = counts, args.epilogue.token_sums = counts + problem.n();
+    args.epilogue.row_sums = of_rows, args.epilogue.token_sums = of_tokens;
 }
 
 // int4 for products with int8: k blocks of two atoms, codes times 16.
@@ -260,8 +274,28 @@ void describe_block_scales(const MatmulProblem& problem, HopperArgs& args) {
     args.group_scales = GroupScales(problem.weight.quantized);
     const int64_t groups = core::ceil_div(problem.k(), 128);
     args.last_group = int(groups) - 1;
-    args.token_scales = static_cast<const float*>(problem.x.quantized.scales);
-    args.token_scale_stride = groups;
+    args.token_scale_stride = turned_tokens(problem);
+    auto* turned = static_cast<float*>(behind_tokens(HopperFamily::fp8_blocks, problem));
+    const dim3 blocks(unsigned(args.token_scale_stride / turned_side), unsigned(core::ceil_div(groups, turned_side)));
+    turn_scales<<<blocks, dim3(turned_side, 8), 0, stream_of(*problem.context)>>>(static_cast<const float*>(problem.x.quantized.scales),
+                                                                                  problem.m(), groups, turned, args.token_scale_stride);
+    check_launch("turn_scales");
+    args.token_scales = turned;
+}
+
+// Tokens of int8, or of int4 widened, in the order of codes in tiles.
+void order_for_nibbles(const MatmulProblem& problem, uint8_t* to, int64_t pitch, cudaStream_t stream) {
+    const QuantizedView& x = problem.x.quantized;
+    const int64_t runs = problem.m() * pitch / 16;
+    const auto address = reinterpret_cast<uintptr_t>(x.codes);
+    const unsigned blocks = unsigned(core::ceil_div(runs, prepare_threads * ordered_runs_per_thread));
+    if (problem.k() == pitch && x.format.element == Element::int8 && address % 16 == 0)
+        order_runs<<<blocks, prepare_threads, 0, stream>>>(reinterpret_cast<const uint4*>(x.codes), reinterpret_cast<uint4*>(to), runs);
+    else if (problem.k() == pitch && x.format.element == Element::int4 && address % 8 == 0)
+        order_runs<<<blocks, prepare_threads, 0, stream>>>(reinterpret_cast<const uint2*>(x.codes), reinterpret_cast<uint4*>(to), runs);
+    else
+        order_tokens<<<prepare_blocks(runs), prepare_threads, 0, stream>>>(AnyMatrix(problem.x), to, pitch);
+    check_launch("order_tokens");
 }
 
 // Tokens the copy engine can read: as they are, or brought into aligned rows in the workspace.
@@ -274,8 +308,7 @@ PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& proble
     auto* to = static_cast<uint8_t*>(problem.scratch);
     const cudaStream_t stream = stream_of(*problem.context);
     if (ordered) {
-        order_tokens<<<prepare_blocks(problem.m() * rows.pitch / 16), prepare_threads, 0, stream>>>(AnyMatrix(problem.x), to, rows.pitch);
-        check_launch("order_tokens");
+        order_for_nibbles(problem, to, rows.pitch, stream);
     } else if (widened) {
         const AnyMatrix tokens(problem.x);
         launch_prepare<ptx::MmaFp16>(scale_at_end(problem.x.quantized) ? tokens.without_scales() : tokens, to, rows.pitch, stream);
@@ -367,13 +400,12 @@ int hopper_splits(HopperFamily family, const MatmulProblem& problem, int kernel)
 
 int64_t hopper_workspace(HopperFamily family, const MatmulProblem& problem) {
     const FamilyTraits kind = traits(family);
-    const int64_t tokens = core::checked_multiply(problem.m(), token_pitch(kind, problem), "workspace");
-    // Behind the tokens: scales or sums of the weight's rows.
-    if (family == HopperFamily::int1) return core::ceil_div(tokens, 256) * 256 + (problem.n() + problem.m()) * 4;
-    if (kind.weight == HopperWeight::integer_tiles || family == HopperFamily::int8_uint8)
-        return core::ceil_div(tokens, 256) * 256 + problem.n() * 4;
-    const bool widened = problem.x.is_quantized && kind.bytes == 2;
-    return !widened && as_it_is(problem.x, kind.bytes) ? 0 : tokens;
+    const int64_t tokens = token_workspace(kind, problem);
+    // Behind the tokens: scales or sums of rows.
+    if (family == HopperFamily::int1) return tokens + (problem.n() + problem.m()) * 4;
+    if (kind.weight == HopperWeight::integer_tiles || family == HopperFamily::int8_uint8) return tokens + problem.n() * 4;
+    if (family == HopperFamily::fp8_blocks) return tokens + core::ceil_div(problem.k(), 128) * turned_tokens(problem) * 4;
+    return tokens;
 }
 
 void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice choice) {
@@ -436,8 +468,8 @@ HopperKernels any_kernels(HopperFamily family) {
     case HopperFamily::widened_bf16:
     case HopperFamily::widened_fp16: return hopper_widened_bf16(Element::int8);
     case HopperFamily::tiles_int8: return hopper_tiles_int8();
-    case HopperFamily::fp8_blocks:
-    case HopperFamily::tiles_int8_groups: return hopper_fp8_blocks(true);
+    case HopperFamily::fp8_blocks: return hopper_fp8_blocks(true);
+    case HopperFamily::tiles_int8_groups: return hopper_tiles_int8_groups(Element::fp16);
     default: return hopper_bf16();
     }
 }
@@ -450,6 +482,7 @@ void add_hopper(core::Registry& registry) {
         // All lists of a kind of weight have the same tiles.
         const HopperKernels kernels = any_kernels(family);
         for (size_t i = 0; i < kernels.size(); ++i) {
+            if (!kernels[i].exists()) continue;
             const HopperTile& tile = kernels[i].tile;
             core::Kernel<MatmulProblem> kernel;
             // Of two tiles of a size the one whose warpgroups alternate has the plain name.

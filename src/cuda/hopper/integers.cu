@@ -2,9 +2,7 @@
 
 namespace lowbit::cuda {
 
-HopperKernels hopper_fp8_blocks(bool one_scale) {
-    return one_scale ? PromotedKernels<Fp8Blocks<true>>::all() : PromotedKernels<Fp8Blocks<false>>::all();
-}
+HopperKernels hopper_fp8_blocks(bool one_scale) { return one_scale ? TurnedKernels::all() : PromotedKernels<Fp8Blocks>::all(); }
 HopperKernels hopper_tiles_int8() { return IntegerKernels<NibblesTimesInt8<false, TileScales::halves>>::all(); }
 HopperKernels hopper_tiles_int8_groups(Element scale) {
     if (scale == Element::fp32) return PromotedKernels<NibblesTimesInt8<true, TileScales::fp32>>::all();

@@ -27,7 +27,7 @@ struct HopperLaunch {
         shape.val.clusterDim.x = unsigned(cluster), shape.val.clusterDim.y = 1, shape.val.clusterDim.z = 1;
         cudaLaunchConfig_t config{};
         config.gridDim = dim3(unsigned(blocks));
-        config.blockDim = dim3(HopperTile::threads);
+        config.blockDim = dim3(C::tile.threads());
         config.dynamicSmemBytes = shared_bytes;
         config.attrs = &shape;
         config.numAttrs = 1;
@@ -75,12 +75,12 @@ HopperKernel hopper_kernel() {
 
 // As many stages as fit beside the memory of the stores, and a kilobyte for what is small and for alignment.
 template <class Source, int Rows>
-constexpr int stages_of(int tokens, int depth, int boxes) {
+constexpr int stages_of(int tokens, int depth, int boxes, int groups) {
     constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
-    const int store_bytes = store_bytes_of(boxes, tokens, correction_of<typename Source::Kind>);
-    const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes);
-    const int scale_bytes = Source::token_groups ? tokens * 4 * token_scale_slots : 0;
-    const int left = limit - scale_bytes - HopperTile::groups * ((store_bytes + kilobyte - 1) / kilobyte * kilobyte);
+    const int store_bytes =
+        Source::turned ? int(sizeof(TurnedStore<1>::Shared)) : store_bytes_of(boxes, tokens, correction_of<typename Source::Kind>);
+    const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? tokens * 4 : 0);
+    const int left = limit - groups * ((store_bytes + kilobyte - 1) / kilobyte * kilobyte);
     const int stages = (left - (weight_bytes % kilobyte ? kilobyte : 0) - 512) / stage_bytes;
     return stages < 8 ? stages : 8;
 }
@@ -94,16 +94,17 @@ constexpr int most_boxes() {
 }
 
 template <class Source, int Rows, int Tokens>
-constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false) {
-    const int all = Rows / 64 / (alternate ? 1 : HopperTile::groups) * Tokens / store_pass_tokens;
-    const int boxes = all < most_boxes<Source>() ? all : most_boxes<Source>();
+constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false, int groups = 2) {
+    const int all = Rows / 64 / (alternate ? 1 : groups) * Tokens / store_pass_tokens;
+    const int boxes = all < 2 ? 2 : all < most_boxes<Source>() ? all : most_boxes<Source>();
     return {.rows = Rows,
             .tokens = Tokens,
-            .stages = stages_of<Source, Rows>(Tokens, depth, boxes),
+            .stages = stages_of<Source, Rows>(Tokens, depth, boxes, groups),
             .depth = depth,
             .cluster = cluster,
             .boxes = boxes,
-            .alternate = alternate};
+            .alternate = alternate,
+            .groups = groups};
 }
 
 // How much longer than with other types a k block takes the tensor core.
@@ -168,7 +169,7 @@ struct TilesKernels {
     };
     struct Few {
         using Source = Source_;
-        static constexpr HopperTile tile = make_tile<Source, 256, 64>(2, 1);
+        static constexpr HopperTile tile = make_tile<Source, 256, 64>(2, 1, false, Source::few_groups);
         static constexpr double clocks = 744 * Source::decode_cost;
     };
     struct Fewer {
@@ -226,7 +227,7 @@ struct IntegerKernels {
     };
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<typename RowsKernels<Source_>::Large>(),
-                                               hopper_kernel<typename RowsKernels<Source_>::Square>(), hopper_kernel<Few>()};
+                                               hopper_kernel<typename RowsKernels<Source_>::Together>(), hopper_kernel<Few>()};
         return kernels;
     }
 };
@@ -237,7 +238,7 @@ struct PromotedKernels {
     struct Square {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2);
-        static constexpr double clocks = 580;
+        static constexpr double clocks = 960;
     };
     struct Few {
         using Source = Source_;
@@ -245,7 +246,27 @@ struct PromotedKernels {
         static constexpr double clocks = 350;
     };
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<Few>()};
+        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<Few>(), {}};
+        return kernels;
+    }
+};
+
+// With the tokens as the 64-row operand there is room for the sums of more of them. Every instruction beside the products takes time from
+// the tensor core, which reads and writes its sums in the same registers: a k block takes longer than one without scales.
+struct TurnedKernels {
+    struct Large {
+        using Source = TurnedFp8Blocks;
+        static constexpr HopperTile tile = make_tile<Source, 128, 256>(1, 2);
+        static constexpr double clocks = 1300;
+    };
+    struct Square {
+        using Source = TurnedFp8Blocks;
+        static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2);
+        static constexpr double clocks = 770;
+    };
+    static HopperKernels all() {
+        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<PromotedKernels<Fp8Blocks>::Few>(),
+                                               hopper_kernel<Large>()};
         return kernels;
     }
 };

@@ -23,20 +23,23 @@ template <class C>
 class HopperGemm {
     static constexpr HopperTile tile = C::tile;
     static_assert(!tile.alternate || tile.depth == 1);
-    static constexpr int groups = HopperTile::groups, groups_per_tile = tile.alternate ? 1 : groups;
+    static constexpr int groups = tile.groups, groups_per_tile = tile.alternate ? 1 : groups;
+    static constexpr int copy_registers = tile.copy_registers(), multiply_registers = tile.multiply_registers();
     static constexpr int blocks_per_group = tile.rows / 64 / groups_per_tile;
     using Kind = typename C::Source::Kind;
     using Weight = typename C::Source::template Tile<tile.rows, blocks_per_group>;
-    static constexpr bool promoted = C::Source::promoted, token_groups = C::Source::token_groups, one_scale = C::Source::one_scale;
+    static constexpr bool promoted = C::Source::promoted, token_groups = C::Source::token_groups;
     static_assert(!promoted || (!tile.alternate && tile.depth == 1));
     using Part = typename Kind::Accumulator;
     using Sum = std::conditional_t<promoted, float, Part>;
     using Sums = Sum[blocks_per_group][tile.tokens / 2];
-    using Store = HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>;
+    // Turned: the tokens are the 64-row operand, and a warpgroup has half of them and all rows of the weight.
+    static constexpr bool turned = C::Source::turned;
+    static_assert(!turned || (promoted && tile.rows == 128));
+    static constexpr int token_blocks = tile.tokens / 64 / groups;  // of a warpgroup, then
+    using Store = std::conditional_t<turned, TurnedStore<token_blocks>,
+                                     HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>>;
     using At = RingPlace<tile.stages>;
-    // The scales of tokens have a ring of their own: they are needed longer than the stage, which is to be filled again.
-    static constexpr int scale_slots = token_scale_slots;
-    using ScalesAt = RingPlace<scale_slots>;
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
 
 public:
@@ -44,15 +47,15 @@ public:
         alignas(1024) uint8_t tokens[tile.stages][tile.depth][token_bytes];
         alignas(1024) uint8_t weight[tile.stages][tile.depth][Weight::stage_bytes];
         typename Store::Shared store[groups];
-        alignas(16) float token_scales[token_groups ? scale_slots : 1][token_groups ? tile.tokens : 4];
+        alignas(16) float token_scales[token_groups ? tile.stages : 1][token_groups ? tile.tokens : 4];
         Ring<tile.stages> ring;
-        Ring<scale_slots> scale_ring;
         Turns turns;
     };
     static constexpr int tile_bytes = tile.rows * tile.tokens * 4;
     // The sums of the other blocks of a cluster must find room in the ring.
     static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : 1 + int(offsetof(Shared, store)) / tile_bytes;
-    static constexpr bool can_halve = tile.cluster == 2 && !tile.alternate && int(offsetof(Shared, store)) >= tile_bytes / groups;
+    static constexpr bool can_halve =
+        tile.cluster == 2 && groups == 2 && !tile.alternate && int(offsetof(Shared, store)) >= tile_bytes / groups;
 
     __device__ static void run(const HopperArgs& args, Shared& shared) {
         const bool clustered = tile.cluster > 1 || args.splits > 1;
@@ -62,21 +65,18 @@ public:
         }
         if (threadIdx.x == 0) {
             shared.ring.initialise(1, 4 * groups_per_tile * tile.cluster);
-            if constexpr (token_groups) shared.scale_ring.initialise(1, 4 * groups_per_tile);
             shared.turns.initialise();
             ptx::publish_barriers();
         }
         clustered ? ptx::meet_cluster() : __syncthreads();
         const int warp = __shfl_sync(~0u, int(threadIdx.x) / 32, 0);  // tells the compiler that it is uniform
         if (warp >= groups * 4) {
-            ptx::give_up_registers<HopperTile::copy_registers>();
+            ptx::give_up_registers<copy_registers>();
             if (warp == groups * 4) copy_all(args, shared);
-            if constexpr (token_groups)
-                if (warp == groups * 4 + 1) copy_token_scales(args, shared);
             __syncwarp();
             if (args.splits > 1 || has_half(args)) ptx::meet_cluster(), ptx::meet_cluster();
         } else {
-            ptx::take_registers<HopperTile::multiply_registers>();
+            ptx::take_registers<multiply_registers>();
             multiply_all(args, shared, warp / 4);
             __syncwarp();
         }
@@ -134,7 +134,11 @@ private:
                 shared.ring.wait_empty(at);
                 if (ptx::elect_one()) {
                     ptx::Barrier* full = shared.ring.full + at.stage;
-                    ptx::expect_bytes(full, uint32_t(tile.depth) * (uint32_t(token_bytes) + Weight::copied_bytes(args)));
+                    constexpr uint32_t scale_bytes = token_groups ? tile.tokens * sizeof(float) : 0;
+                    ptx::expect_bytes(full, uint32_t(tile.depth) * (uint32_t(token_bytes) + Weight::copied_bytes(args)) + scale_bytes);
+                    if constexpr (token_groups)
+                        ptx::copy_run(shared.token_scales[at.stage], args.token_scales + k * args.token_scale_stride + piece.token,
+                                      scale_bytes, full);
 #pragma unroll
                     for (int d = 0; d < tile.depth; ++d) {
                         const int block = k * tile.depth + d;
@@ -155,98 +159,45 @@ private:
         });
     }
 
-    // The scales of a k block's tokens, loaded some k blocks before there is room for them.
-    __device__ static void copy_token_scales(const HopperArgs& args, Shared& shared) {
-        constexpr int ahead = 4, each = tile.tokens / 32;
-        const int lane = threadIdx.x % 32;
-        ScalesAt at;
-        for_each_piece(args, 0, 1, [&](Piece piece) {
-            const float* from[each];
+    // What a k block with scales of its own needs until its parts are added.
+    struct Block {
+        typename Weight::Fragment fragment;
+        float scales[blocks_per_group][2];
+        At place;
+    };
+
+    // Waits for the stage of a k block and decodes it.
+    template <class RowScales>
+    __device__ static void open_block(const HopperArgs& args, Shared& shared, At& at, int first_block, int k, RowScales& rows,
+                                      Block& block) {
+        typename Weight::Raw raw;
+        shared.ring.wait_full(at);
+        Weight::fetch(raw, shared.weight[at.stage][0], first_block, rows, k, args);
+        Weight::decode(block.fragment, raw, args);
 #pragma unroll
-            for (int i = 0; i < each; ++i)
-                from[i] = args.token_scales + smaller(int64_t(piece.token) + lane + 32 * i, args.token_count - 1) * args.token_scale_stride;
-            // One scale of the weight for all rows of the tile goes with those of the tokens.
-            const float* weight = nullptr;
-            if constexpr (one_scale)
-                weight = reinterpret_cast<const float*>(args.group_scales.data +
-                                                        args.group_scales.offset(smaller(int64_t(piece.row), args.rows - 1), 0));
-            float values[ahead][each], of_weight[ahead];
-            const auto load = [&](int k, float(&to)[each], float& factor) {
-                const int which = smaller(k, args.last_group);
-#pragma unroll
-                for (int i = 0; i < each; ++i) to[i] = from[i][which];
-                if constexpr (one_scale) factor = weight[which];
-            };
-            const int k_end = piece.k_first + piece.k_count;
-#pragma unroll
-            for (int i = 0; i < ahead; ++i) load(piece.k_first + i, values[i], of_weight[i]);
-            for (int first = piece.k_first; first < k_end; first += ahead)
-#pragma unroll
-                for (int i = 0; i < ahead; ++i) {
-                    if (first + i >= k_end) break;
-                    shared.scale_ring.wait_empty(at);
-#pragma unroll
-                    for (int j = 0; j < each; ++j)
-                        if constexpr (one_scale)
-                            shared.token_scales[at.stage][scale_place(lane) + 32 * j] = values[i][j] * of_weight[i];
-                        else
-                            shared.token_scales[at.stage][lane + 32 * j] = values[i][j];
-                    __syncwarp();
-                    if (lane == 0) ptx::arrive(shared.scale_ring.full + at.stage);
-                    at.advance();
-                    load(first + i + ahead, values[i], of_weight[i]);
-                }
-        });
+        for (int i = 0; i < 2 * blocks_per_group; ++i) block.scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
+        block.place = at;
+        at.advance();
     }
 
     // Parts of one k block at a time: while the tensor core makes those of the next, the ones before are added up.
-    __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, ScalesAt& scales_at, Piece piece,
-                                             int first_block, Sums& sums) {
+    __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, Piece piece, int first_block, Sums& sums) {
         using Parts = Part[blocks_per_group][tile.tokens / 2];
-        struct Block {  // what a k block needs until its parts are added
-            typename Weight::Fragment fragment;
-            float scales[blocks_per_group][2];
-            At place;
-        };
         Block even, odd;
-        typename Weight::Raw raw;
         Parts even_parts, odd_parts;
 #pragma unroll
         for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)] = 0;
         typename Weight::RowScales rows(args, piece.row + first_block * 64, piece.k_first);
-        const auto fetch = [&](int k) {
-            shared.ring.wait_full(at);
-            Weight::fetch(raw, shared.weight[at.stage][0], first_block, rows, piece.k_first + k, args);
-        };
-        const auto decode = [&](Block& block) {
-            Weight::decode(block.fragment, raw, args);
-            if constexpr (!one_scale)
-#pragma unroll
-                for (int i = 0; i < 2 * blocks_per_group; ++i) block.scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
-            block.place = at;
-            at.advance();
-        };
         const auto add = [&](Block& block, Parts& parts) {
             Weight::keep(block.fragment);
 #pragma unroll
             for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) ptx::own(parts[i / (tile.tokens / 2)][i % (tile.tokens / 2)]);
+            add_parts<blocks_per_group, tile.tokens>(sums, parts, block.scales, shared.token_scales[block.place.stage]);
             __syncwarp();
             shared.ring.template release<tile.cluster>(block.place);
-            if constexpr (token_groups) shared.scale_ring.wait_full(scales_at);
-            const float* token_scales = shared.token_scales[token_groups ? scales_at.stage : 0];
-            if constexpr (one_scale)
-                add_scaled_parts<blocks_per_group, tile.tokens>(sums, parts, token_scales);
-            else
-                add_parts<blocks_per_group, tile.tokens, token_groups>(sums, parts, block.scales, token_scales);
-            if constexpr (token_groups) {
-                __syncwarp();
-                shared.scale_ring.template release<1>(scales_at);
-                scales_at.advance();
-            }
         };
         const auto multiply = [&](int k, Block& block, Parts& parts) {
-            fetch(k);
-            decode(block);
+            open_block(args, shared, at, first_block, piece.k_first + k, rows, block);
             const uint64_t tokens = ptx::wgmma_tile(shared.tokens[block.place.stage][0]);
             ptx::wgmma_fence();
 #pragma unroll
@@ -271,6 +222,84 @@ private:
             ptx::wgmma_wait<1>();
             add(odd, odd_parts);
             ++k;
+        }
+    }
+
+    // Turned: 64 tokens and all rows at a time. The warpgroups take turns: while one adds up its parts, the tensor core works for the
+    // other.
+    __device__ static void multiply_turned(const HopperArgs& args, Shared& shared, At& at, Piece piece, int group, uint32_t& round,
+                                           Sums& sums) {
+        float parts[tile.rows / 2];
+#pragma unroll
+        for (int i = 0; i < token_blocks * tile.rows / 2; ++i) sums[0][i] = 0;
+        const GroupScales& scales = args.group_scales;
+        const auto* row_scales =
+            reinterpret_cast<const float*>(scales.data + scales.offset(smaller(int64_t(piece.row), args.rows - 1), 0)) + piece.k_first;
+        float next_scale = *row_scales;
+        for (int k = 0; k < piece.k_count; ++k) {
+            const float row_scale = next_scale;
+            if (k + 1 < piece.k_count) next_scale = row_scales[k + 1];
+            shared.ring.wait_full(at);
+            const uint64_t weight = ptx::wgmma_tile(shared.weight[at.stage][0]), tokens = ptx::wgmma_tile(shared.tokens[at.stage][0]);
+#pragma unroll
+            for (int block = 0; block < token_blocks; ++block) {
+                const int first = (group * token_blocks + block) * 64;
+                const TurnedScales by_token(shared.token_scales[at.stage] + first, row_scale);
+                shared.turns.wait(group, round++);
+                ptx::wgmma_fence();
+#pragma unroll
+                for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
+                    ptx::Wgmma<Kind, tile.rows>::shared(parts,
+                                                        tokens + uint64_t((first * ptx::wgmma_row_bytes + s * ptx::wgmma_step_bytes) / 16),
+                                                        weight + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
+                ptx::wgmma_commit();
+                shared.turns.pass(group);  // the other's products are to stand behind these
+                ptx::wgmma_wait<0>();
+#pragma unroll
+                for (int i = 0; i < tile.rows / 2; ++i) ptx::own(parts[i]);
+                if (block == token_blocks - 1) {
+                    __syncwarp();
+                    shared.ring.template release<tile.cluster>(at);
+                }
+#pragma unroll
+                for (int i = 0; i < tile.rows / 2; ++i) sums[0][block * tile.rows / 2 + i] += parts[i] * by_token.of[i / 2 % 2];
+            }
+            at.advance();
+        }
+    }
+
+    // Weights in registers: the parts of two k blocks would not fit beside two fragments and the sums.
+    __device__ static void multiply_promoted_registers(const HopperArgs& args, Shared& shared, At& at, Piece piece, int first_block,
+                                                       Sums& sums) {
+        static_assert(blocks_per_group == 1 && !token_groups);
+        Block even, odd;
+        Part parts[1][tile.tokens / 2];
+#pragma unroll
+        for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] = 0;
+        typename Weight::RowScales rows(args, piece.row + first_block * 64, piece.k_first);
+        const auto step = [&](int k, Block& now, Block& next) {
+            const uint64_t tokens = ptx::wgmma_tile(shared.tokens[now.place.stage][0]);
+            ptx::wgmma_fence();
+#pragma unroll
+            for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
+                Weight::template multiply<tile.tokens>(parts, now.fragment, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
+            ptx::wgmma_commit();
+            if (k + 1 < piece.k_count) open_block(args, shared, at, first_block, piece.k_first + k + 1, rows, next);
+            ptx::wgmma_wait<0>();
+            Weight::keep(now.fragment);
+#pragma unroll
+            for (int i = 0; i < tile.tokens / 2; ++i) ptx::own(parts[0][i]);
+            __syncwarp();
+            shared.ring.template release<tile.cluster>(now.place);
+#pragma unroll
+            for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] += float(parts[0][i]) * now.scales[0][i / 2 % 2];
+        };
+        open_block(args, shared, at, first_block, piece.k_first, rows, even);
+        for (int k = 0;;) {
+            step(k, even, odd);
+            if (++k == piece.k_count) return;
+            step(k, odd, even);
+            if (++k == piece.k_count) return;
         }
     }
 
@@ -321,18 +350,21 @@ private:
 
     __device__ static void multiply_all(const HopperArgs& args, Shared& shared, int group) {
         Store store(shared.store[group], group);
-        const int first_block = tile.alternate ? 0 : group * blocks_per_group;
+        const int first_block = tile.alternate || turned ? 0 : group * blocks_per_group;
         At at;
-        ScalesAt scales_at;
         uint32_t round = 0;
         if (tile.alternate && group == 1) at.advance(args.k_stages);
         for_each_piece(args, tile.alternate ? group : 0, tile.alternate ? groups : 1, [&](Piece piece) {
-            const int row = piece.row + first_block * 64;
+            const int row = piece.row + first_block * 64, token = turned ? piece.token + group * token_blocks * 64 : piece.token;
             Sums sums;
-            store.prefetch(args, row, piece.token);
+            store.prefetch(args, row, token);
             if constexpr (tile.alternate) shared.turns.wait(group, round++);
-            if constexpr (promoted)
-                multiply_promoted(args, shared, at, scales_at, piece, first_block, sums);
+            if constexpr (turned)
+                multiply_turned(args, shared, at, piece, group, round, sums);
+            else if constexpr (promoted && Weight::in_registers)
+                multiply_promoted_registers(args, shared, at, piece, first_block, sums);
+            else if constexpr (promoted)
+                multiply_promoted(args, shared, at, piece, first_block, sums);
             else
                 multiply_tile(args, shared, group, at, piece, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
@@ -340,7 +372,7 @@ private:
                 if (args.splits > 1 && !add_splits(args, shared, group, sums)) return;
             if constexpr (can_halve)
                 if (piece.half && !exchange_halves(shared, group, sums)) return;
-            store.store(args, sums, row, piece.token);
+            store.store(args, sums, row, token);
         });
         store.finish();
     }
@@ -397,7 +429,7 @@ private:
 };
 
 template <class C>
-__global__ void __launch_bounds__(HopperTile::threads, 1) hopper_gemm(const __grid_constant__ HopperArgs args) {
+__global__ void __launch_bounds__(C::tile.threads(), 1) hopper_gemm(const __grid_constant__ HopperArgs args) {
 #if LOWBIT_WGMMA
     extern __shared__ __align__(1024) uint8_t memory[];
     HopperGemm<C>::run(args, *reinterpret_cast<typename HopperGemm<C>::Shared*>(memory));

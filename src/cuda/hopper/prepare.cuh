@@ -7,69 +7,69 @@
 namespace lowbit::cuda {
 
 // Codes of 16 columns in the order of a word of nibbles (core/packed.hpp): 2t, 2t + 8, 2t + 1, 2t + 9 for t = 0 .. 3.
+__device__ inline uint4 in_nibble_order(uint4 codes) {
+    return make_uint4(__byte_perm(codes.x, codes.z, 0x5140), __byte_perm(codes.x, codes.z, 0x7362), __byte_perm(codes.y, codes.w, 0x5140),
+                      __byte_perm(codes.y, codes.w, 0x7362));
+}
+// The same of nibbles with a sign, the low one first.
+__device__ inline uint4 in_nibble_order(uint2 codes) {
+    const auto widened = [](uint32_t nibbles) { return nibbles | (nibbles & 0x08080808u) * 0x1eu; };
+    const uint32_t even[2] = {widened(codes.x & 0x0f0f0f0fu), widened(codes.y & 0x0f0f0f0fu)};
+    const uint32_t odd[2] = {widened(codes.x >> 4 & 0x0f0f0f0fu), widened(codes.y >> 4 & 0x0f0f0f0fu)};
+    uint32_t words[4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const uint32_t from_even = __byte_perm(even[0], even[1], half ? 0x7362 : 0x5140);
+        const uint32_t from_odd = __byte_perm(odd[0], odd[1], half ? 0x7362 : 0x5140);
+        words[2 * half] = __byte_perm(from_even, from_odd, 0x5410), words[2 * half + 1] = __byte_perm(from_even, from_odd, 0x7632);
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// Rows of whole and aligned runs of 16 codes, one after the other: nothing needs to know where a row ends. Run: the bytes of one.
+constexpr int ordered_runs_per_thread = 4;
+template <class Run>
+static __global__ void order_runs(const Run* from, uint4* to, int64_t runs) {
+    const int64_t first = int64_t(blockIdx.x) * (blockDim.x * ordered_runs_per_thread) + threadIdx.x;
+    Run codes[ordered_runs_per_thread];
+#pragma unroll
+    for (int i = 0; i < ordered_runs_per_thread; ++i)
+        if (first + i * int(blockDim.x) < runs) codes[i] = from[first + i * int(blockDim.x)];
+#pragma unroll
+    for (int i = 0; i < ordered_runs_per_thread; ++i)
+        if (first + i * int(blockDim.x) < runs) to[first + i * int(blockDim.x)] = in_nibble_order(codes[i]);
+}
+
+// Any rows.
 static __global__ void order_tokens(AnyMatrix tokens, uint8_t* to, int64_t pitch) {
     const int64_t runs = pitch / 16;
     for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < tokens.rows * runs;
          index += int64_t(gridDim.x) * blockDim.x) {
         const int64_t row = quotient(index, runs), run = index - row * runs;
-        const core::QuantizedView& view = tokens.quantized;
-        const uint8_t* place = view.codes + row * tokens.columns + run * 16;  // of int8
-        uint4 words;
-        if (view.format.element == Element::int8 && run * 16 + 16 <= tokens.columns && reinterpret_cast<uintptr_t>(place) % 16 == 0) {
-            words = *reinterpret_cast<const uint4*>(place);
-        } else {
-            alignas(16) int8_t codes[16];
-            load_codes(tokens, row, run * 16, codes);
-            words = *reinterpret_cast<const uint4*>(codes);
-        }
-        *reinterpret_cast<uint4*>(to + row * pitch + run * 16) =
-            make_uint4(__byte_perm(words.x, words.z, 0x5140), __byte_perm(words.x, words.z, 0x7362), __byte_perm(words.y, words.w, 0x5140),
-                       __byte_perm(words.y, words.w, 0x7362));
+        alignas(16) int8_t codes[16];
+        load_codes(tokens, row, run * 16, codes);
+        *reinterpret_cast<uint4*>(to + row * pitch + run * 16) = in_nibble_order(*reinterpret_cast<const uint4*>(codes));
     }
+}
+
+// [row][column] -> [column][row], with zeros behind the last row.
+constexpr int turned_side = 32;
+static __global__ void turn_scales(const float* from, int64_t rows, int64_t columns, float* to, int64_t pitch) {
+    __shared__ float square[turned_side][turned_side + 1];
+    const int64_t first_row = int64_t(blockIdx.x) * turned_side, first_column = int64_t(blockIdx.y) * turned_side;
+    for (int i = threadIdx.y; i < turned_side; i += blockDim.y) {
+        const int64_t row = first_row + i, column = first_column + threadIdx.x;
+        square[i][threadIdx.x] = row < rows && column < columns ? from[row * columns + column] : 0.0f;
+    }
+    __syncthreads();
+    for (int i = threadIdx.y; i < turned_side; i += blockDim.y)
+        if (first_column + i < columns) to[(first_column + i) * pitch + first_row + threadIdx.x] = square[threadIdx.x][i];
 }
 
 // One scale of a row in the order of tiles, as the epilogue reads them.
 static __global__ void spread_row_scales(GroupScales scales, float* to, int64_t rows) {
     const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (row < rows) to[row] = scales.at(row, 0);
-}
-
-// The sums of rows of int8, whose lengths are multiples of 16; a warp per row.
-static __global__ void sum_rows(const uint8_t* codes, int64_t rows, int64_t columns, int32_t* sums) {
-    const int lane = threadIdx.x % 32;
-    const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32), runs = columns / 16;
-    for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < rows; row += warps) {
-        const auto* from = reinterpret_cast<const uint4*>(codes + row * columns);
-        int sum = 0;
-#pragma unroll 4
-        for (int64_t run = lane; run < runs; run += 32) {
-            const uint4 four = from[run];
-            sum = __dp4a(int(four.x), 0x01010101, __dp4a(int(four.y), 0x01010101, sum));
-            sum = __dp4a(int(four.z), 0x01010101, __dp4a(int(four.w), 0x01010101, sum));
-        }
-        sum = __reduce_add_sync(0xffffffffu, sum);
-        if (lane == 0) sums[row] = sum;
-    }
-}
-
-// How many bits of each row are set: of the weight's rows, then of the tokens. A warp per row; rows of whole bytes.
-static __global__ void count_bits(const uint8_t* weight, int64_t weight_rows, const uint8_t* tokens, int64_t token_rows, int64_t bytes,
-                                  int32_t* counts) {
-    const int lane = threadIdx.x % 32;
-    const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
-    for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < weight_rows + token_rows; row += warps) {
-        const uint8_t* from = row < weight_rows ? weight + row * bytes : tokens + (row - weight_rows) * bytes;
-        int count = 0;
-        const bool aligned = reinterpret_cast<uintptr_t>(from) % 16 == 0;
-        const int64_t wide = aligned ? bytes / 16 : 0;
-        for (int64_t run = lane; run < wide; run += 32) {
-            const uint4 four = reinterpret_cast<const uint4*>(from)[run];
-            count += __popc(four.x) + __popc(four.y) + __popc(four.z) + __popc(four.w);
-        }
-        for (int64_t byte = wide * 16 + lane; byte < bytes; byte += 32) count += __popc(from[byte]);
-        count = __reduce_add_sync(0xffffffffu, count);
-        if (lane == 0) counts[row] = count;
-    }
 }
 
 }  // namespace lowbit::cuda

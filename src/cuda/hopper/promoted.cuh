@@ -5,51 +5,34 @@
 namespace lowbit::cuda {
 
 // What is added to a thread's sums: parts times the scales of its rows (g and g + 8) and, from shared memory, of its tokens.
-template <int Blocks, int Tokens, bool TokenGroups, class Part>
-__device__ inline void add_parts(float (&sums)[Blocks][Tokens / 2], const Part (&parts)[Blocks][Tokens / 2],
+template <int Blocks, int Tokens>
+__device__ inline void add_parts(float (&sums)[Blocks][Tokens / 2], const float (&parts)[Blocks][Tokens / 2],
                                  const float (&scales)[Blocks][2], const float* token_scales) {
     const int t = threadIdx.x % 4;
 #pragma unroll
     for (int i = 0; i < Tokens / 8; ++i) {
-        float2 by_token = make_float2(1.0f, 1.0f);
-        if constexpr (TokenGroups) by_token = *reinterpret_cast<const float2*>(token_scales + 8 * i + 2 * t);
+        const float2 by_token = *reinterpret_cast<const float2*>(token_scales + 8 * i + 2 * t);
 #pragma unroll
         for (int block = 0; block < Blocks; ++block)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const float part = float(parts[block][4 * i + e]);
-                const float scale = TokenGroups ? scales[block][e / 2] * (e % 2 ? by_token.y : by_token.x) : scales[block][e / 2];
-                sums[block][4 * i + e] += part * scale;
-            }
+            for (int e = 0; e < 4; ++e)
+                sums[block][4 * i + e] += parts[block][4 * i + e] * (scales[block][e / 2] * (e % 2 ? by_token.y : by_token.x));
     }
 }
 
-// The same where all rows have one scale, which has been multiplied into those of the tokens. They lie so that a thread finds those of its
-// four tokens of sixteen side by side.
-__device__ inline int scale_place(int token) { return token / 16 * 16 + token % 8 / 2 * 4 + token % 16 / 8 * 2 + token % 2; }
-
-template <int Blocks, int Tokens>
-__device__ inline void add_scaled_parts(float (&sums)[Blocks][Tokens / 2], const float (&parts)[Blocks][Tokens / 2],
-                                        const float* token_scales) {
-#pragma unroll
-    for (int i = 0; i < Tokens / 16; ++i) {
-        const float4 scales = *reinterpret_cast<const float4*>(token_scales + 16 * i + 4 * (threadIdx.x % 4));
-#pragma unroll
-        for (int block = 0; block < Blocks; ++block)
-#pragma unroll
-            for (int e = 0; e < 8; ++e) {
-                const float scale = e < 4 ? (e % 2 ? scales.y : scales.x) : (e % 2 ? scales.w : scales.z);
-                sums[block][8 * i + e] += parts[block][8 * i + e] * scale;
-            }
+// Where 64 tokens are the rows of the product, a thread has tokens g and g + 8 of its warp's 16: two scales, times that of the weight.
+struct TurnedScales {
+    float of[2];
+    __device__ TurnedScales(const float* token_scales, float row_scale) {
+        const int first = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        of[0] = token_scales[first] * row_scale, of[1] = token_scales[first + 8] * row_scale;
     }
-}
+};
 
-// fp8 with a scale for 128 values of a token, and for 128 columns of a row or of a block of rows: a k block. OneScale: all rows of a tile
-// lie in one block.
-template <bool OneScale>
+// fp8 with a scale for 128 values of a token, and for 128 columns of a row or of a block of rows: a k block.
 struct Fp8Blocks {
     using Kind = ptx::WgmmaE4m3;
-    static constexpr bool promoted = true, token_groups = true, one_scale = OneScale;
+    static constexpr bool promoted = true, token_groups = true, turned = false;
     template <int Rows, int Blocks>
     struct Tile : PlainRows<Kind>::Tile<Rows, Blocks> {
         using Plain = PlainRows<Kind>::Tile<Rows, Blocks>;
@@ -65,13 +48,13 @@ struct Fp8Blocks {
             __device__ RowScales(const HopperArgs& args, int row, int k_block) {
                 const int thread = threadIdx.x % 128;
 #pragma unroll
-                for (int i = 0; i < (OneScale ? 0 : 2 * Blocks); ++i) {
+                for (int i = 0; i < 2 * Blocks; ++i) {
                     const int64_t r = row + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
                     const GroupScales& scales = args.group_scales;
                     first[i / 2][i % 2] = reinterpret_cast<const float*>(scales.data + scales.offset(smaller(r, args.rows - 1), 0));
                     ptx::hold(first[i / 2][i % 2]);
                 }
-                if constexpr (!OneScale) ask(ahead[0], args, k_block), ask(ahead[1], args, k_block + 1);
+                ask(ahead[0], args, k_block), ask(ahead[1], args, k_block + 1);
             }
             __device__ void ask(float (&scales)[Blocks][2], const HopperArgs& args, int k_block) const {
                 const int which = smaller(k_block, args.last_group);
@@ -82,17 +65,20 @@ struct Fp8Blocks {
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, RowScales& rows, int k_block,
                                      const HopperArgs& args) {
             Plain::fetch(raw.fragment, stage, first_block, 0, k_block, args);
-            if constexpr (!OneScale) {
 #pragma unroll
-                for (int i = 0; i < 2 * Blocks; ++i) {
-                    raw.scales[i / 2][i % 2] = rows.ahead[0][i / 2][i % 2];
-                    rows.ahead[0][i / 2][i % 2] = rows.ahead[1][i / 2][i % 2];
-                }
-                rows.ask(rows.ahead[1], args, k_block + 2);
+            for (int i = 0; i < 2 * Blocks; ++i) {
+                raw.scales[i / 2][i % 2] = rows.ahead[0][i / 2][i % 2];
+                rows.ahead[0][i / 2][i % 2] = rows.ahead[1][i / 2][i % 2];
             }
+            rows.ask(rows.ahead[1], args, k_block + 2);
         }
         __device__ static void decode(Fragment& fragment, const Raw& raw, const HopperArgs&) { fragment = raw.fragment; }
     };
+};
+
+// The same where all rows of a tile lie in one block and have one scale.
+struct TurnedFp8Blocks : Fp8Blocks {
+    static constexpr bool turned = true;
 };
 
 // int4 in tiles x int8: signed codes times 16, which a scale takes off again. The tokens of 16 columns are in the order in which a word has
@@ -101,7 +87,7 @@ struct Fp8Blocks {
 template <bool Grouped, TileScales Scales>
 struct NibblesTimesInt8 {
     using Kind = ptx::WgmmaInt8;
-    static constexpr bool promoted = Grouped, token_groups = false, one_scale = false;
+    static constexpr bool promoted = Grouped, token_groups = false, turned = false;
     static constexpr double decode_cost = 1.0;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {

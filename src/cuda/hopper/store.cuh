@@ -46,6 +46,10 @@ __device__ __noinline__ void finish_pass(const HopperArgs& args, const Sum* stag
     }
 }
 
+__device__ inline uint32_t pack_pair(bool bf16, float low, float high) {
+    return bf16 ? as_bits(__floats2bfloat162_rn(low, high)) : as_bits(__floats2half2_rn(low, high));
+}
+
 // A warpgroup's share: Blocks x 64 rows, Tokens tokens.
 template <class Sum, int Blocks, int Tokens, Correction Corrected, int Boxes>
 class HopperStore {
@@ -54,7 +58,7 @@ class HopperStore {
 public:
     static constexpr int pass_tokens = store_pass_tokens, passes = Tokens / pass_tokens;
     static constexpr int buffers = Boxes;
-    static_assert(Tokens % pass_tokens == 0 && buffers > 1 && buffers <= Blocks * passes);
+    static_assert(Tokens % pass_tokens == 0 && buffers > 1);
     struct Plain {
         alignas(1024) uint8_t staging[buffers][pass_tokens * ptx::wgmma_row_bytes];
         alignas(16) float token_factor[Tokens];
@@ -143,8 +147,8 @@ private:
                     for (int low = 0; low < 2; ++low) {
                         const Sum* pair = &sums[block][(first + t) / 2 + half * 4 + low * 2];
                         const float factor = factor_[block][low], bias = bias_[block][low];
-                        r[half * 2 + low] = pack(bf16, float(correct(pair[0], block, low, term.x)) * (by_token.x * factor) + bias,
-                                                 float(correct(pair[1], block, low, term.y)) * (by_token.y * factor) + bias);
+                        r[half * 2 + low] = pack_pair(bf16, float(correct(pair[0], block, low, term.x)) * (by_token.x * factor) + bias,
+                                                      float(correct(pair[1], block, low, term.y)) * (by_token.y * factor) + bias);
                     }
                 }
                 ptx::store_transposed(ptx::shared_address(staging) + uint32_t(t * ptx::wgmma_row_bytes + offset), r);
@@ -171,10 +175,6 @@ private:
         return sum;
     }
 
-    __device__ static uint32_t pack(bool bf16, float low, float high) {
-        return bf16 ? as_bits(__floats2bfloat162_rn(low, high)) : as_bits(__floats2half2_rn(low, high));
-    }
-
     __device__ void store_anything(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token) {
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         auto* staging = reinterpret_cast<Sum*>(shared_.staging);
@@ -199,6 +199,105 @@ private:
     int buffer_ = 0;
     float factor_[Blocks][2], bias_[Blocks][2], token_factor_[factors_per_thread];
     int32_t row_term_[corrected ? Blocks : 1][2], token_term_[corrected ? factors_per_thread : 1];
+};
+
+// The same for a warpgroup whose accumulators hold tokens as rows, Blocks x 64 of them, and 128 rows of the weight as columns.
+template <int Blocks>
+class TurnedStore {
+    static constexpr int rows = 128, pass_rows = 64, pass_tokens = 64, passes = rows / pass_rows, sums_per_block = rows / 2;
+
+public:
+    struct Shared {
+        alignas(1024) uint8_t staging[pass_tokens * ptx::wgmma_row_bytes];
+        alignas(16) float row_factor[rows], row_bias[rows];
+    };
+
+    __device__ TurnedStore(Shared& shared, int group) : shared_(shared), name_(group + 1) {}
+
+    // What belongs to the rows, one for each thread.
+    __device__ void prefetch(const HopperArgs& args, int row, int) {
+        if (!args.store_boxes) return;
+        const EpilogueArgs& e = args.epilogue;
+        const int64_t my_row = smaller(int64_t(row) + threadIdx.x % 128, args.rows - 1);
+        row_factor_ = e.scale, row_bias_ = e.bias.data ? load_number(e.bias.element, e.bias.data, my_row * e.bias.column_stride) : 0.0f;
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+            if (e.row_scale[k].data) row_factor_ *= e.row_scale[k].at(my_row);
+    }
+
+    __device__ void store(const HopperArgs& args, float (&sums)[1][Blocks * sums_per_block], int row, int token) {
+        if (args.store_boxes) {
+            // Nobody reads the terms of the tile before: all have met since.
+            shared_.row_factor[threadIdx.x % 128] = row_factor_, shared_.row_bias[threadIdx.x % 128] = row_bias_;
+        }
+#pragma unroll
+        for (int i = 0; i < Blocks * passes; ++i) {
+            const int pass_row = row + i % passes * pass_rows, pass_token = token + i / passes * pass_tokens;
+            const float* part = &sums[0][i * pass_rows / 2];
+            args.store_boxes ? store_boxes(args, part, i % passes * pass_rows, pass_row, pass_token)
+                             : store_anything(args, part, pass_row, pass_token);
+        }
+    }
+    __device__ void finish() {
+        if (threadIdx.x % 128 == 0) ptx::wait_for_stores();
+    }
+
+private:
+    __device__ void store_boxes(const HopperArgs& args, const float* sums, int inside_row, int row, int token) {
+        const int thread = threadIdx.x % 128, lane = thread % 32, first_token = thread / 32 * 16;
+        const bool bf16 = args.epilogue.y.element == Element::bf16;
+        if (thread == 0) ptx::wait_for_stores_to_read<0>();
+        ptx::meet_warpgroup(name_);
+        float by_token[2] = {1.0f, 1.0f};
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            if (args.epilogue.token_scale[i / 2].data)
+                by_token[i % 2] *=
+                    args.epilogue.token_scale[i / 2].at(smaller(int64_t(token) + first_token + lane / 4 + i % 2 * 8, args.token_count - 1));
+        // This lane's row of the four 8 x 8 matrices: a token of the warp's 16, and a piece of eight rows.
+        const int inside = first_token + lane % 16;
+#pragma unroll
+        for (int piece = 0; piece < pass_rows / 8; piece += 2) {
+            uint32_t r[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int eight = piece + i / 2, half = i % 2, place = inside_row + eight * 8 + lane % 4 * 2;
+                const float2 factor = *reinterpret_cast<const float2*>(shared_.row_factor + place);
+                const float2 bias = *reinterpret_cast<const float2*>(shared_.row_bias + place);
+                const float* pair = &sums[eight * 4 + half * 2];
+                r[i] = pack_pair(bf16, pair[0] * (by_token[half] * factor.x) + bias.x, pair[1] * (by_token[half] * factor.y) + bias.y);
+            }
+            const int at = inside * ptx::wgmma_row_bytes + ((piece + lane / 16) ^ (inside % 8)) * 16;
+            ptx::store_matrices(ptx::shared_address(shared_.staging) + uint32_t(at), r);
+        }
+        ptx::show_to_copy_engine();
+        ptx::meet_warpgroup(name_);
+        if (thread == 0)
+#pragma unroll
+            for (int first = 0; first < pass_tokens; first += store_pass_tokens)
+                ptx::store_box(args.output, row, token + first, shared_.staging + first * ptx::wgmma_row_bytes);
+    }
+
+    __device__ void store_anything(const HopperArgs& args, const float* sums, int row, int token) {
+        // Sums of 4 bytes: half as many tokens, those of two warps, fit at a time.
+        constexpr int tokens_held = sizeof(Shared::staging) / (pass_rows * sizeof(float));
+        const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+        auto* staging = reinterpret_cast<float*>(shared_.staging);
+#pragma unroll 1
+        for (int first = 0; first < pass_tokens; first += tokens_held) {
+            ptx::meet_warpgroup(name_);  // the pass before has been read
+            if (warp * 16 / tokens_held == first / tokens_held)
+#pragma unroll
+                for (int i = 0; i < pass_rows / 2; ++i)
+                    staging[staged(warp * 16 % tokens_held + lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2)] = sums[i];
+            ptx::meet_warpgroup(name_);
+            finish_pass<float>(args, staging, row, int64_t(token) + first, tokens_held);
+        }
+    }
+
+    Shared& shared_;
+    int name_;  // of the warpgroup's barrier
+    float row_factor_, row_bias_;
 };
 
 }  // namespace lowbit::cuda

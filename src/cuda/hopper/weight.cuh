@@ -7,7 +7,8 @@
 //     Fragment, decode, keep     what it makes of that, after; `keep`: the registers belong to the tensor core up to here
 //     multiply                   one step, all of a warpgroup's blocks of 64 rows
 // Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which `promote` adds to
-// the sums. With `token_groups` the tokens have such scales, too, and one more warp brings them.
+// the sums. With `token_groups` the tokens have such scales, too, which come with the stage. `turned`: the tokens are the 64-row operand. A
+// thread has two of them and many rows, and where those have one scale it needs two numbers in place of many.
 #pragma once
 #include "cuda/formats/bytes.cuh"
 #include "cuda/hopper/config.cuh"
@@ -17,12 +18,14 @@
 namespace lowbit::cuda {
 
 struct NotPromoted {
-    static constexpr bool promoted = false, token_groups = false, one_scale = false;
+    static constexpr bool promoted = false, token_groups = false, turned = false;
+    static constexpr int few_groups = 2;
 };
 
 // Weights in registers.
 template <class Kind, int Blocks>
 struct RegisterFragments {
+    static constexpr bool in_registers = true;
     struct Fragment {
         uint32_t a[Blocks][ptx::wgmma_steps_per_row][4];
     };
@@ -45,6 +48,7 @@ struct PlainRows : NotPromoted {
     using Kind = Kind_;
     template <int Rows, int Blocks>
     struct Tile {
+        static constexpr bool in_registers = false;
         static constexpr int stage_bytes = Rows * ptx::wgmma_row_bytes;
         struct Fragment {
             uint64_t tile;
@@ -125,6 +129,7 @@ template <class Kind_, class Decoder, int Groups, TileScales Scales>
 struct ScaledTiles : NotPromoted {
     using Kind = Kind_;
     static constexpr double decode_cost = Decoder::zero_points ? 1.0 : 1.35;  // against int4
+    static constexpr int few_groups = 4;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
         static constexpr int tiles = Rows / 16, atom_bytes = core::tile_atom_bytes(4);

@@ -3,6 +3,7 @@
 #include "cuda/formats/planes.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/memory.hpp"
+#include "cuda/pack/row_sums.cuh"
 
 namespace lowbit::cuda {
 namespace {
@@ -172,7 +173,12 @@ void pack(const core::Context& context, const core::QuantizedView& plain, core::
     pack_codes<<<blocks_of(g.tiles * g.atoms * 32), threads, 0, stream_of(context)>>>(
         g, plain.codes, reinterpret_cast<uint32_t*>(packed.codes), header, reinterpret_cast<uint4*>(memory));
     check_launch("pack_codes");
-    if (layout == core::PackedLayout::rows) return copy_planes(context, plain, packed);
+    if (layout == core::PackedLayout::rows) {
+        copy_planes(context, plain, packed);
+        if (!packed.row_sums) return;
+        const auto sum = plain.format.element == Element::int1 ? launch_row_sums<true> : launch_row_sums<false>;
+        return sum(packed.codes, packed.rows, packed.row_bytes(), packed.row_sums, stream_of(context));
+    }
     if (!g.blocks) return launch_scales<true>(context, g, plain, packed);
     pack_terms<<<blocks_of(g.rows * g.groups), threads, 0, stream_of(context)>>>(g, plain.codes, static_cast<uint8_t*>(packed.scales));
     check_launch("pack_terms");

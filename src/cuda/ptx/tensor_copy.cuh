@@ -138,7 +138,13 @@ __device__ inline void take_registers() {
 #endif
 }
 
-// Four (two) 8 x 8 matrices of 16-bit numbers, each transposed; lane l gives the address of row l % 8 of matrix l / 8.
+// Four 8 x 8 matrices of 16-bit numbers, as they are or each transposed; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void store_matrices(uint32_t row, const uint32_t (&r)[4]) {
+#if LOWBIT_HOPPER
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(row), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+#endif
+}
 __device__ inline void store_transposed(uint32_t row, const uint32_t (&r)[4]) {
 #if LOWBIT_HOPPER
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(row), "r"(r[0]), "r"(r[1]), "r"(r[2]),
