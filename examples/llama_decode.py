@@ -1,9 +1,10 @@
 """Tokens per second of a Llama-3-8B-shaped model with random weights, in bf16 and in several schemes, and the memory that each takes.
 
-    python examples/llama_decode.py [--device cuda] [--layers 32] [--tokens 256] [--schemes bf16,w4a16,...] [--compile] [--tiny]
+    python examples/llama_decode.py [--device cuda] [--layers 32] [--tokens 256] [--schemes bf16,...] [--separate] [--compile] [--tiny]
 
 Greedy decoding of one sequence with a static cache. On a GPU, one step is captured as a CUDA graph with dependent launch, and replayed for
-each token; --compile lets torch fuse the small operations between the products. --tiny is a model of two small layers, to try the program.
+each token; --compile lets torch fuse the small operations between the products. The linear layers of q, k, v and of gate, up are merged
+(lowbit.merge_), in bf16 too; --separate leaves them as they are. --tiny is a model of two small layers, to try the program.
 """
 
 import argparse
@@ -32,6 +33,7 @@ parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else
 parser.add_argument("--layers", type=int, help="32 unless given")
 parser.add_argument("--tokens", type=int, help="256 unless given")
 parser.add_argument("--schemes", default=",".join(SCHEMES))
+parser.add_argument("--separate", action="store_true", help="linear layers as they are, not merged")
 parser.add_argument("--compile", action="store_true", help="torch.compile for each model, which takes a while")
 parser.add_argument("--tiny", action="store_true")
 options = parser.parse_args()
@@ -70,6 +72,9 @@ def build(scheme: str) -> LlamaForCausalLM:
         model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
     for layer in model.model.layers:
         fill(layer)
+        if not options.separate:
+            merged = lowbit.merge_(layer)
+            assert not merged.left_alone, merged
         if scheme != PLAIN:
             report = lowbit.quantize_(layer, scheme)
             assert not report.left_alone, report

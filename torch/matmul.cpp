@@ -149,8 +149,8 @@ void explain(StableIValue* values, uint64_t, uint64_t) {
     const Product product(stack);
     Call call(product.place());
     size_t workspace = 0;
-    check(lowbit_matmul_workspace(call.context(), &product.args(), &workspace));
-    call.give_workspace(workspace);
+    // Where nothing can run it, that is what there is to explain.
+    if (lowbit_matmul_workspace(call.context(), &product.args(), &workspace) == LOWBIT_OK) call.give_workspace(workspace);
     size_t length = 0;
     check(lowbit_explain(call.context(), &product.args(), nullptr, 0, &length));
     std::string text(length, '\0');

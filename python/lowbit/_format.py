@@ -114,9 +114,13 @@ def _pack_layout(name: str, device_type: str, device_index: int) -> int:
 
 
 def pack_layout(name: str, device: torch.device) -> int:
-    """The layout that the kernels of a device read; PLAIN where packing would change nothing."""
-    if device.type != "cuda":
-        return PLAIN
-    layout = _pack_layout(name, "cuda", torch.cuda.current_device() if device.index is None else device.index)
+    """What pack gives on a device."""
+    if device.type == "cuda":
+        return _pack_layout(name, "cuda", torch.cuda.current_device() if device.index is None else device.index)
+    return ROWS
+
+
+def gains_by_packing(name: str, device: torch.device) -> bool:
+    """False where the kernels of a device find in the planes all that they read."""
     # Packed rows of int8 have their sums beside them, which products with tokens that have zero points need.
-    return PLAIN if layout == ROWS and parse(name).element != "int8" else layout
+    return device.type == "cuda" and (pack_layout(name, device) != ROWS or parse(name).element == "int8")

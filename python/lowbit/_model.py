@@ -9,25 +9,14 @@ import torch
 from torch import nn
 
 from ._report import LayerReport, Report
-from .nn import QuantizedLinear
+from ._select import Selection
+from .nn import GatedLinear, QuantizedLinear
 from .schemes import Scheme, find
 
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def _patterns(option: str, given: str | Iterable[str] | None) -> list[re.Pattern[str]]:
-    texts = [given] if isinstance(given, str) else list(given or [])
-    try:
-        return [re.compile(text) for text in texts]
-    except re.error as error:
-        raise ValueError(f"quantize_: {option} = {texts} is no regular expression: {error}") from None
-
-
-def _matches(patterns: list[re.Pattern[str]], name: str) -> bool:
-    return any(pattern.search(name) for pattern in patterns)
-
-
-def _owners(model: nn.Module) -> dict[int, set[str]]:
+def find_owners(model: nn.Module) -> dict[int, set[str]]:
     """The modules that hold each parameter: tied weights have several."""
     owners: dict[int, set[str]] = {}
     for name, module in model.named_modules():
@@ -39,11 +28,11 @@ def _owners(model: nn.Module) -> dict[int, set[str]]:
 
 def _reason(name: str, linear: nn.Linear, owners: dict[int, set[str]]) -> str | None:
     """Why a linear layer cannot be replaced."""
-    if type(linear) is not nn.Linear:
+    if type(linear) not in (nn.Linear, GatedLinear):
         return f"it is a {type(linear).__name__}, whose weight others may read"
     if linear.weight.is_meta:
         return "its weight has no data yet (meta device)"
-    if linear.weight.dtype not in _FLOATS:
+    if linear.weight.dtype not in FLOATS:
         return f"its weight is {linear.weight.dtype}"
     others = sorted(owners[id(linear.weight)] - {name})
     return f"its weight is also that of {', '.join(others)}" if others else None
@@ -80,10 +69,10 @@ def quantize_(
     include and exclude are regular expressions, of which one must be found in a layer's name, or none; exclude wins.
     """
     scheme = find(scheme)
-    wanted, unwanted = _patterns("include", include), _patterns("exclude", exclude)
+    selection = Selection("quantize_", include, exclude)
     if isinstance(model, nn.Linear):
         raise ValueError("quantize_: the model is itself a Linear, which cannot replace itself; use QuantizedLinear.from_linear")
-    owners = _owners(model)
+    owners = find_owners(model)
     report = Report()
     done: dict[int, QuantizedLinear] = {}  # a layer that stands in several places is quantized once
     for name, child in list(model.named_modules(remove_duplicate=False)):
@@ -94,13 +83,7 @@ def quantize_(
         if id(child) in done:
             setattr(parent, child_name, done[id(child)])
             continue
-        reason: str | None
-        if _matches(unwanted, name):
-            reason = "excluded"
-        elif wanted and not _matches(wanted, name):
-            reason = "not included"
-        else:
-            reason = _reason(name, child, owners)
+        reason = selection.reason(name) or _reason(name, child, owners)
         layer = None
         if reason is None:
             try:

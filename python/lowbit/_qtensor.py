@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from . import _autograd, _fake  # noqa: F401  (what completes the ops)
-from ._format import PLAIN, pack_layout, parse
+from ._format import PLAIN, gains_by_packing, pack_layout, parse
 
 # codes, scales, zeros, tensor_scale; None where a format has no such plane
 Planes = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
@@ -135,10 +135,10 @@ class QTensor:
 
     def pack(self) -> QTensor:
         """Rearranged once for the kernels of its device. Where these read the planes as they are, that is the QTensor itself."""
-        layout = pack_layout(self.format, self.device)
-        if self.is_packed or layout == PLAIN or len(self.shape) != 2:
+        if self.is_packed or len(self.shape) != 2 or not gains_by_packing(self.format, self.device):
             return self
-        return self._packed_as(torch.ops.lowbit.pack(*self.planes(), self.format, self.shape[-1]), layout)
+        data = torch.ops.lowbit.pack(*self.planes(), self.format, self.shape[-1])
+        return self._packed_as(data, pack_layout(self.format, self.device))
 
     def unpack(self) -> QTensor:
         """With planes again, as quantize made them."""
@@ -166,7 +166,7 @@ class QTensor:
             raise TypeError(f"QTensor.to: takes a device; for numbers in {device} use dequantize({device})")
         device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
         if self._packed is not None:
-            if device.type == "cuda" and pack_layout(self.format, device) == self.layout:
+            if device.type == "cuda" and gains_by_packing(self.format, device) and pack_layout(self.format, device) == self.layout:
                 return self._packed_as(self._packed.to(device, non_blocking=non_blocking), self.layout)
             return self.unpack().to(device, non_blocking)
         codes, *others = self.planes()

@@ -17,7 +17,7 @@ from ._matmul import explain
 from ._qtensor import PLANE_NAMES, QTensor, quantize
 from .schemes import Scheme, find
 
-__all__ = ["BinaryConv2d", "BinaryLinear", "QuantizedLinear", "QuantizedWeight"]
+__all__ = ["BinaryConv2d", "BinaryLinear", "GatedLinear", "GatedMLP", "QuantizedLinear", "QuantizedWeight"]
 
 
 class QuantizedWeight(nn.Module):
@@ -154,6 +154,54 @@ class QuantizedWeight(nn.Module):
         return repr(self.tensor)
 
 
+def _check_gate(layer: str, gate: str | None, out_features: int) -> None:
+    if gate is not None and gate not in ACTIVATIONS:
+        raise ValueError(f"{layer}: gate = {gate!r}; use {', '.join(ACTIVATIONS)}")
+    if gate is not None and out_features % 2:
+        raise ValueError(f"{layer}: out_features = {out_features}, but a gate takes two halves; use an even number")
+
+
+def _gated(y: torch.Tensor, gate: str) -> torch.Tensor:
+    first, second = y.chunk(2, -1)
+    return ACTIVATIONS[gate](first) * second
+
+
+class GatedLinear(nn.Linear):
+    """torch.nn.Linear of gate and up one upon the other: forward gives activation(first half) * (second half), which has out_features / 2
+    values. quantize_ makes it a QuantizedLinear with the same gate, which is then part of the product.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        gate: str = "silu",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        _check_gate("GatedLinear", gate, out_features)
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        self.gate = gate
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return _gated(super().forward(input), self.gate)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, gate={self.gate}"
+
+
+class GatedMLP(nn.Module):
+    """down(activation(gate(x)) * up(x)), where gate and up are one layer: a GatedLinear, or a QuantizedLinear with a gate."""
+
+    def __init__(self, gate_up: GatedLinear | QuantizedLinear, down: nn.Module):
+        super().__init__()
+        self.gate_up, self.down = gate_up, down
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(self.gate_up(x))
+
+
 class QuantizedLinear(nn.Module):
     """torch.nn.Linear with a quantized weight. Made from a Linear with from_linear; or made by its sizes, like a Linear, with numbers
     that quantize_weights() then quantizes, or that load_state_dict replaces.
@@ -183,10 +231,7 @@ class QuantizedLinear(nn.Module):
 
     def _set_up(self, linear: nn.Linear, scheme: str | Scheme, gate: str | None) -> None:
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        if gate is not None and gate not in ACTIVATIONS:
-            raise ValueError(f"QuantizedLinear: gate = {gate!r}; use {', '.join(ACTIVATIONS)}")
-        if gate is not None and self.out_features % 2:
-            raise ValueError(f"QuantizedLinear: out_features = {self.out_features}, but a gate takes two halves; use an even number")
+        _check_gate("QuantizedLinear", gate, self.out_features)
         self.gate = gate
         self.scheme = find(scheme)
         parse(self.scheme.weight_format).planes(self.out_features, self.in_features)  # refuses a K that the format cannot have
@@ -197,10 +242,10 @@ class QuantizedLinear(nn.Module):
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, scheme: str | Scheme = "w4a16", gate: str | None = None) -> QuantizedLinear:
-        """The layer with its weight quantized; the Linear itself is left as it is."""
+        """The layer with its weight quantized; the Linear itself is left as it is. A GatedLinear brings its gate."""
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
-        layer._set_up(linear, scheme, gate)
+        layer._set_up(linear, scheme, linear.gate if gate is None and isinstance(linear, GatedLinear) else gate)
         layer.train(linear.training)
         return layer.quantize_weights()
 
@@ -229,10 +274,7 @@ class QuantizedLinear(nn.Module):
                 x = x.to(torch.get_autocast_dtype(x.device.type))
             return self.weight.product(x, self.bias, self.scheme.activation_format, self.gate)
         y = functional.linear(x, self.weight, self.bias)
-        if self.gate is None:
-            return y
-        first, second = y.chunk(2, -1)
-        return ACTIVATIONS[self.gate](first) * second
+        return y if self.gate is None else _gated(y, self.gate)
 
     def explain(self, x: torch.Tensor) -> str:
         """Which kernel forward(x) runs, and why the others were passed over."""

@@ -197,6 +197,15 @@ def test_explain(device):
 
 
 @on_devices
+def test_explain_says_that_nothing_can_run(device, monkeypatch):
+    x, w = normal(3, 64, device=device), lowbit.quantize(normal(8, 64, device=device), "int4:g32")
+    own = [kernel["name"] for kernel in lowbit.info()["kernels"] if kernel["device"] == device and kernel["verb"] == "matmul"]
+    monkeypatch.setenv("LOWBIT_KERNEL", next(name for name in own if "int1" in name or "bits" in name))
+    assert lowbit.explain(x, w).startswith("chosen: none")
+
+
+
+@on_devices
 def test_what_is_refused(device):
     x, w = normal(4, 96, device=device), lowbit.quantize(normal(8, 96, device=device), "int4:g32")
     for bad, text in (

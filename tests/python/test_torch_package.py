@@ -44,11 +44,12 @@ def test_example(example, device):
     assert device in done.stdout or "chosen" in done.stdout or "w4a16" in done.stdout
 
 
+@pytest.mark.parametrize("separate", [[], ["--separate"]], ids=["merged", "separate"])
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
-def test_llama_decode_prints_a_line_for_each_scheme(device):
+def test_llama_decode_prints_a_line_for_each_scheme(device, separate):
     pytest.importorskip("transformers", reason="transformers is not installed here")
     schemes = ["bf16", "w8a8", "fp8", "nf4"]  # beside the usual ones
-    arguments = ["--device", device, "--tiny", "--layers", 1, "--tokens", 5, "--schemes", ",".join(schemes)]
+    arguments = ["--device", device, "--tiny", "--layers", 1, "--tokens", 5, "--schemes", ",".join(schemes), *separate]
     done = run_here(ROOT / "examples" / "llama_decode.py", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     title, header, *lines = done.stdout.splitlines()

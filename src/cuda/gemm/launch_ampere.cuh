@@ -21,7 +21,8 @@ using SquareTile = Tile<128, 128, 2, 4, 1, 3, 1>;
 using PairTile = Tile<128, 128, 2, 2, 1, 3, 2>;  // two small blocks share a multiprocessor: one multiplies while the other stores
 using SomeTokensPackedTile = Tile<128, 64, 4, 1, 1, 4, 2>;  // few rows per warp: every fragment is decoded for more tokens
 using WideTile = Tile<128, 256, 2, 4, 1, 3, 1>;
-using FoldedTile = Tile<128, 128, 4, 1, 1, 4, 2>;  // scales folded in: twice the tokens per warp
+using DeepWideTile = Tile<128, 256, 2, 4, 1, 4, 1>;  // for chips with the room
+using FoldedTile = Tile<128, 128, 4, 1, 1, 4, 2>;    // scales folded in: twice the tokens per warp
 
 template <class C>
 constexpr TileCandidate candidate(TileKind kind, double efficiency) {
@@ -75,10 +76,11 @@ struct AmpereFamily {
     static constexpr bool has_folded = packed && std::is_same_v<Mma, ptx::MmaBf16>;
     using Folded = AmpereConfig<Mma, Source, FoldedTile, has_folded ? Groups::folded : Kind>;
     // Part sums and sums of a larger tile do not fit into the registers together; and what is decoded on the way does not gain from it.
-    // Products of 16 bits have a wide tile for chips whose shared memory does not hold two blocks.
+    // Products of 16 bits need few bytes from the L2 cache, a wide tile; those of 8 bits are done sooner than a tile is stored.
     static constexpr bool is_plain = Kind == Groups::none && std::is_same_v<Source, RowsSource>;
-    static constexpr bool has_wide = is_plain && Mma::values_per_step == 16;
+    static constexpr bool has_wide = is_plain && Mma::values_per_step == 16, has_pair = is_plain && !has_wide;
     using Wide = AmpereConfig<Mma, Source, WideTile, Groups::none>;
+    using DeepWide = AmpereConfig<Mma, Source, DeepWideTile, Groups::none>;
     using Pair = AmpereConfig<Mma, Source, PairTile, Groups::none>;
 
     static TileChoice choose(const ProductSize& size, int device) {
@@ -97,8 +99,9 @@ struct AmpereFamily {
                 const auto few = candidate<Few>(TileKind::few_tokens, 0.30), some = candidate<Some>(TileKind::some_tokens, 0.65);
                 const auto square = candidate<Square>(TileKind::square, 0.9);
                 if constexpr (has_wide)
-                    return std::array{few, some, square, candidate<Wide>(TileKind::wide, 1.0), candidate<Pair>(TileKind::pair, 1.1)};
-                else if constexpr (is_plain)
+                    return std::array{few, some, square, candidate<Wide>(TileKind::wide, 1.0),
+                                      candidate<DeepWide>(TileKind::deep_wide, 1.02)};
+                else if constexpr (has_pair)
                     return std::array{few, some, square, candidate<Pair>(TileKind::pair, 1.25)};
                 else
                     return std::array{few, some, square};
@@ -112,9 +115,11 @@ struct AmpereFamily {
     }
 
     static void launch(TileKind kind, const AmpereArgs& args, const typename Source::Args& weight, const core::Context& context) {
-        if constexpr (has_wide)
+        if constexpr (has_wide) {
             if (kind == TileKind::wide) return launch_tile<Wide>(args, weight, context);
-        if constexpr (is_plain)
+            if (kind == TileKind::deep_wide) return launch_tile<DeepWide>(args, weight, context);
+        }
+        if constexpr (has_pair)
             if (kind == TileKind::pair) return launch_tile<Pair>(args, weight, context);
         if constexpr (has_folded)
             if (kind == TileKind::folded) return launch_tile<Folded>(args, weight, context);

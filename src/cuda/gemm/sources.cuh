@@ -41,10 +41,12 @@ public:
         blocks_ = int((matrix.bytes - chunk * 16 + block_bytes - 1) / block_bytes);
         if (count == 1 && row > last_row) blocks_ = 0;  // few tokens: all blocks would ask for the same row
         to_ = swizzled(row, chunk);
-        first_ = uint32_t(row) * uint32_t(matrix.stride) + uint32_t(chunk * 16);
-        last_ = uint32_t(last_row) * uint32_t(matrix.stride) + uint32_t(chunk * 16);
-        step_ = uint32_t(matrix.stride) * rows_at_once;
-        ptx::hold(blocks_), ptx::hold(to_), ptx::hold(first_), ptx::hold(last_);
+        ptx::hold(blocks_), ptx::hold(to_);
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+            offsets_[i] = uint32_t(smaller(row + i * rows_at_once, last_row)) * uint32_t(matrix.stride) + uint32_t(chunk * 16);
+            ptx::hold(offsets_[i]);
+        }
     }
 
     __device__ void copy(uint8_t* stage, int block, int part) const {
@@ -54,12 +56,12 @@ public:
 #pragma unroll
         for (int i = 0; i < count; ++i)
             if (i * copy_parts / count == part && (Rows % rows_at_once == 0 || threadIdx.x / 8 < Rows - i * rows_at_once))
-                ptx::copy_16(stage + to_ + i * rows_at_once * block_bytes, from + min(first_ + i * step_, last_), inside);
+                ptx::copy_16(stage + to_ + i * rows_at_once * block_bytes, from + offsets_[i], inside);
     }
 
 private:
     const uint8_t* from_;
-    uint32_t first_, last_, step_;
+    uint32_t offsets_[count];
     int blocks_;  // k blocks in which this thread's chunk lies inside of the row
     int to_;
 };

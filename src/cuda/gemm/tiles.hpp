@@ -4,7 +4,7 @@
 
 namespace lowbit::cuda {
 
-enum class TileKind { few_tokens, many_rows, some_tokens, square, pair, wide, folded };
+enum class TileKind { few_tokens, many_rows, some_tokens, square, pair, wide, deep_wide, folded };
 
 struct TileCandidate {
     TileKind kind;
