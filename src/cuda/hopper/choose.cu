@@ -8,9 +8,10 @@ namespace lowbit::cuda {
 namespace {
 
 // In clocks of a multiprocessor of an H200.
-constexpr double tile_overhead = 2500;                                 // first bytes, last sums, the store
-constexpr double exchange_overhead = 2000, overhead_per_split = 1000;  // of splits: two meetings of a cluster, and sums on their way
-constexpr int fewest_stages_per_split = 4, most_splits = 6;
+constexpr double tile_overhead = 2500;                                // first bytes, last sums, the store
+constexpr double exchange_overhead = 2000, overhead_per_split = 200;  // of splits: two meetings of a cluster, and sums on their way
+constexpr double halves_overhead = 4000;                              // half of the sums of two blocks
+constexpr int fewest_stages_per_split = 4;
 
 int64_t cluster_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens) {
     return core::ceil_div(rows, kernel.tile.rows * kernel.tile.cluster) * core::ceil_div(tokens, kernel.tile.tokens);
@@ -28,11 +29,12 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     const int64_t tiles = cluster_tiles(kernel, rows, tokens) * tile.cluster;
     const int64_t slots = int64_t(std::max(kernel.resident_clusters(cluster), 1)) * cluster, blocks = tiles * splits;
     const auto active = double(std::min(slots, blocks)), waves = double(core::ceil_div(blocks, slots));
-    const auto token_tiles = double(core::ceil_div(tokens, tile.tokens));
+    // Tiles of other tokens find the weight in the cache; where clusters split K, about half of them do.
+    const auto token_tiles = double(core::ceil_div(tokens, tile.tokens)), readers = splits > 1 ? (1 + token_tiles) / 2 : token_tiles;
     // The time of a k block, with so many blocks under way that share their tokens or not. Every weight is read from memory once, and from
     // the cache by the tiles of other tokens. Blocks that share wait for each other, which shows where memory is what they wait for.
     const auto block_time = [&](double active_blocks, int sharing) {
-        const double read = kernel.weight_bytes * active_blocks / memory_rate(active_blocks) / token_tiles * (sharing > 1 ? 1.1 : 1.0);
+        const double read = kernel.weight_bytes * active_blocks / memory_rate(active_blocks) / readers * (sharing > 1 ? 1.1 : 1.0);
         const double cached = (kernel.weight_bytes + tile.tokens * 128.0 / sharing) * active_blocks / cache_rate;
         return std::max({kernel.clocks, read, cached});
     };
@@ -40,7 +42,7 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     if (const int halved = halved_tiles(kernel, rows, tokens, k_blocks)) {
         const auto whole = double((tiles / tile.cluster - halved) * tile.cluster / slots);
         const double half = double(core::ceil_div(k_blocks, 2)) * block_time(4.0 * halved, 1);
-        return whole * (loop + tile_overhead) + half + tile_overhead + exchange_overhead + 2 * overhead_per_split;
+        return whole * (loop + tile_overhead) + half + tile_overhead + halves_overhead;
     }
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;
@@ -66,7 +68,7 @@ HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, 
     for (size_t i = 0; i < kernels.size(); ++i) {
         if (!kernels[i].exists()) continue;
         const int64_t stages = core::ceil_div(k_blocks, kernels[i].tile.depth);
-        for (int splits = 1; splits <= std::min(kernels[i].most_splits, most_splits); ++splits) {
+        for (int splits = 1; splits <= kernels[i].most_splits; ++splits) {
             if (splits > 1 && stages / splits < fewest_stages_per_split) break;
             // More clusters than the chip holds: one after the other, each from its first byte on.
             if (splits > 1 && !fits_at_once(kernels[i], rows, tokens, splits)) break;

@@ -7,6 +7,8 @@
 
 namespace lowbit::cuda {
 
+constexpr int hopper_most_splits = 8;  // blocks of a cluster that share out K: more than eight need leave
+
 struct HopperTile {
     int rows, tokens;  // of the result, per block
     int stages;        // of the ring

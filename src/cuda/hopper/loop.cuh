@@ -6,9 +6,9 @@
 //                                      sums -> scales, bias -> shared memory -> boxes of the output
 //
 // Blocks live as long as the grid and walk over tiles; which ones follows from their number alone, so the result does not depend on timing.
-// Few tiles: the blocks of a cluster share out K, and the first one adds up their sums in their order. A last wave that would leave half of
-// the chip idle: a tile of two blocks goes to two clusters, one row of it each, and their blocks take half of K each and half of the rows
-// to the end.
+// Few tiles: the blocks of a cluster share out K, and then the results: to its part of them each adds the sums of the others, in their
+// order. A last wave that would leave half of the chip idle: a tile of two blocks goes to two clusters, one row of it each, and their
+// blocks take half of K each and half of the rows to the end.
 #pragma once
 #include "cuda/hopper/promoted.cuh"
 #include "cuda/hopper/ring.cuh"
@@ -52,8 +52,18 @@ public:
         Turns turns;
     };
     static constexpr int tile_bytes = tile.rows * tile.tokens * 4;
-    // The sums of the other blocks of a cluster must find room in the ring.
-    static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : 1 + int(offsetof(Shared, store)) / tile_bytes;
+    // Splits share out a warpgroup's results by units: what a pass of the store takes. The units of a block come from all others, and must
+    // find room in the ring.
+    static constexpr int units = blocks_per_group * tile.tokens / store_pass_tokens, unit_sums = store_pass_tokens / 2;
+    static constexpr int unit_bytes = unit_sums * 128 * 4;
+    __host__ __device__ static constexpr int units_held(int splits) { return (units + splits - 1) / splits; }
+    static constexpr int find_most_splits() {
+        int splits = 1;
+        while (splits < hopper_most_splits && splits * groups * units_held(splits + 1) * unit_bytes <= int(offsetof(Shared, store)))
+            ++splits;
+        return splits;
+    }
+    static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : find_most_splits();
     static constexpr bool can_halve =
         tile.cluster == 2 && groups == 2 && !tile.alternate && int(offsetof(Shared, store)) >= tile_bytes / groups;
 
@@ -368,11 +378,12 @@ private:
             else
                 multiply_tile(args, shared, group, at, piece, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
+            uint32_t mine = ~0u;                                      // units of the results
             if constexpr (most_splits > 1)
-                if (args.splits > 1 && !add_splits(args, shared, group, sums)) return;
+                if (args.splits > 1) mine = add_splits(args, shared, group, sums);
             if constexpr (can_halve)
                 if (piece.half && !exchange_halves(shared, group, sums)) return;
-            store.store(args, sums, row, token);
+            store.store(args, sums, row, token, mine);
         });
         store.finish();
     }
@@ -402,18 +413,52 @@ private:
         }
     }
 
-    // True in the first block of the cluster, which then has the sums of all.
-    __device__ static bool add_splits(const HopperArgs& args, Shared& shared, int group, Sums& sums) {
-        const uint32_t me = ptx::block_in_cluster();
-        uint4* parts = parts_of_thread(shared) + group * parts_per_group;
-        ptx::meet_cluster();  // the first block has done with its ring
-        if (me > 0) send_sums(sums, parts + (me - 1) * (groups * parts_per_group), 0);
+    // Which units of the results are this block's: there, the sums are those of all K.
+    __device__ static uint32_t add_splits(const HopperArgs& args, Shared& shared, int group, Sums& sums) {
+        const int me = int(ptx::block_in_cluster()), held = units_held(args.splits);
+        uint4* parts = parts_of_thread(shared);
+        // Where a block keeps what another one sent of a unit.
+        const auto place = [&](int from, int owner, int unit) {
+            const int slot = from < owner ? from : from - 1;
+            return parts + ((slot * groups + group) * held + unit / args.splits) * (unit_sums / 4 * 128);
+        };
+        const auto sum_of = [&](int unit, int i) -> Sum& {
+            return sums[unit * unit_sums / (tile.tokens / 2)][unit * unit_sums % (tile.tokens / 2) + i];
+        };
+        ptx::meet_cluster();  // all have done with their rings
+#pragma unroll
+        for (int unit = 0; unit < units; ++unit) {
+            const int owner = unit % args.splits;
+            if (owner == me) continue;
+            const uint32_t to = ptx::address_in_block(place(me, owner, unit), uint32_t(owner));
+#pragma unroll
+            for (int i = 0; i < unit_sums; i += 4)
+                ptx::store_in_block(to + uint32_t(i / 4 * 128 * 16),
+                                    make_uint4(as_word(sum_of(unit, i)), as_word(sum_of(unit, i + 1)), as_word(sum_of(unit, i + 2)),
+                                               as_word(sum_of(unit, i + 3))));
+        }
         ptx::meet_cluster();
-        if (me > 0) return false;
+        uint32_t mine = 0;
+#pragma unroll
+        for (int unit = 0; unit < units; ++unit) {
+            if (unit % args.splits != me) continue;
+            mine |= 1u << unit;
 #pragma unroll 1
-        for (int from = 1; from < args.splits; ++from) add_sums(sums, parts + (from - 1) * (groups * parts_per_group));
-        return true;
+            for (int from = 0; from < args.splits; ++from) {
+                if (from == me) continue;
+                const uint4* theirs = place(from, me, unit);
+#pragma unroll
+                for (int i = 0; i < unit_sums; i += 4) {
+                    const uint4 four = theirs[i / 4 * 128];
+                    const uint32_t words[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) sum_of(unit, i + e) += reinterpret_cast<const Sum&>(words[e]);
+                }
+            }
+        }
+        return mine;
     }
+    __device__ static uint32_t as_word(const Sum& sum) { return reinterpret_cast<const uint32_t&>(sum); }
 
     // Block 0 of the two gets the sums of all K for the rows of the first warpgroup, block 1 for those of the second: true there.
     __device__ static bool exchange_halves(Shared& shared, int group, Sums& sums) {

@@ -105,8 +105,9 @@ public:
         for (int i = 0; i < factors_per_thread; ++i) token_factor_[i] = e.scale * token_scale[0][i] * token_scale[1][i];
     }
 
-    __device__ void store(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token) {
-        args.store_boxes ? store_boxes(args, sums, row, token) : store_anything(args, sums, row, token);
+    // Units: of 64 rows and pass_tokens tokens; those that have a bit in `mine` are stored.
+    __device__ void store(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token, uint32_t mine) {
+        args.store_boxes ? store_boxes(args, sums, row, token, mine) : store_anything(args, sums, row, token, mine);
     }
 
     // The last boxes must have left shared memory before the block ends.
@@ -117,7 +118,7 @@ public:
 private:
     static constexpr int factors_per_thread = (Tokens + 127) / 128;
 
-    __device__ void store_boxes(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token) {
+    __device__ void store_boxes(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token, uint32_t mine) {
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         const bool bf16 = args.epilogue.y.element == Element::bf16;
 #pragma unroll
@@ -132,6 +133,7 @@ private:
         const int offset = inside * ptx::wgmma_row_bytes + ((2 * warp + lane / 8 % 2) ^ (inside % 8)) * 16;
 #pragma unroll
         for (int pass = 0; pass < Blocks * passes; ++pass) {
+            if (!(mine >> pass & 1)) continue;
             const int block = pass / passes, first = pass % passes * pass_tokens;
             uint8_t* staging = shared_.staging[buffer_];
 #pragma unroll
@@ -175,7 +177,7 @@ private:
         return sum;
     }
 
-    __device__ void store_anything(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token) {
+    __device__ void store_anything(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token, uint32_t mine) {
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         auto* staging = reinterpret_cast<Sum*>(shared_.staging);
         // Sums of 4 bytes: as many tokens as all buffers hold.
@@ -190,7 +192,10 @@ private:
             for (int i = 0; i < any_tokens / 2; ++i)
                 staging[staged(i / 4 * 8 + lane % 4 * 2 + i % 2, warp * 16 + lane / 4 + i / 2 % 2 * 8)] = sums[block][first / 2 + i];
             ptx::meet_warpgroup(name_);
-            finish_pass<Sum>(args, staging, int64_t(row) + block * 64, int64_t(token) + first, any_tokens);
+#pragma unroll 1
+            for (int inside = 0; inside < any_tokens; inside += pass_tokens)
+                if (mine >> (block * passes + (first + inside) / pass_tokens) & 1)
+                    finish_pass<Sum>(args, staging + inside * 64, int64_t(row) + block * 64, int64_t(token) + first + inside, pass_tokens);
         }
     }
 
@@ -225,7 +230,8 @@ public:
             if (e.row_scale[k].data) row_factor_ *= e.row_scale[k].at(my_row);
     }
 
-    __device__ void store(const HopperArgs& args, float (&sums)[1][Blocks * sums_per_block], int row, int token) {
+    // All of it: tiles of clusters are not split.
+    __device__ void store(const HopperArgs& args, float (&sums)[1][Blocks * sums_per_block], int row, int token, uint32_t) {
         if (args.store_boxes) {
             // Nobody reads the terms of the tile before: all have met since.
             shared_.row_factor[threadIdx.x % 128] = row_factor_, shared_.row_bias[threadIdx.x % 128] = row_bias_;
