@@ -122,5 +122,5 @@ def pack_layout(name: str, device: torch.device) -> int:
 
 def gains_by_packing(name: str, device: torch.device) -> bool:
     """False where the kernels of a device find in the planes all that they read."""
-    # Packed rows of int8 have their sums beside them, which products with tokens that have zero points need.
-    return device.type == "cuda" and (pack_layout(name, device) != ROWS or parse(name).element == "int8")
+    # Packed rows of int8 and int1 have their sums beside them, which products with zero points, and of signs, need.
+    return device.type == "cuda" and (pack_layout(name, device) != ROWS or parse(name).element in ("int8", "int1"))

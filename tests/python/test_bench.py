@@ -137,7 +137,7 @@ def test_committed_results():
     for path in (ROOT / "bench" / "results").glob("*.json"):
         if path.name != "cpu.json":  # written by lowbit bench
             device = Path(results.file_name(results.read(path)["device"])).stem
-            assert path.stem in (device, *(f"{device}-{part}" for part in ("tokens", "borders", "ampere")))
+            assert path.stem in (device, *(f"{device}-{part}" for part in ("tokens", "ampere")))
 
 
 # The drawing

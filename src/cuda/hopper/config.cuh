@@ -42,8 +42,10 @@ struct HopperSchedule {
     }
 };
 
+constexpr int end_box_tokens = 16;  // the boxes of tokens in a last tile that is not full
+
 struct HopperArgs {
-    CUtensorMap tokens, weight, scales, integers, output;  // integers: zero points, or the bytes of K types
+    CUtensorMap tokens, last_tokens, weight, scales, integers, output;  // integers: zero points, or the bytes of K types
     HopperSchedule schedule;
     int k_stages = 0;
     int splits = 1;    // blocks of a cluster that share out K

@@ -228,7 +228,7 @@ void describe_zero_points(HopperFamily family, const MatmulProblem& problem, Hop
     int32_t* sums = weight.row_sums;
     if (!sums) {
         sums = static_cast<int32_t*>(behind_tokens(family, problem));
-        launch_row_sums<false>(weight.codes, problem.n(), problem.k(), sums, stream_of(*problem.context));
+        launch_row_sums<false>({weight.codes, problem.n()}, {}, problem.k(), sums, stream_of(*problem.context));
     }
     args.epilogue.token_zero = {x.zero_points, x.format.granularity == Granularity::row ? 1 : 0, 0};
     args.epilogue.row_sums = sums;
@@ -237,14 +237,11 @@ void describe_zero_points(HopperFamily family, const MatmulProblem& problem, Hop
 // Products of signs from how many bits are set in both.
 void describe_bits(HopperFamily family, const MatmulProblem& problem, HopperArgs& args) {
     auto* of_tokens = static_cast<int32_t*>(behind_tokens(family, problem));
-    const int64_t bytes = row_values(traits(family), problem);
-    const cudaStream_t stream = stream_of(*problem.context);
-    launch_row_sums<true>(problem.x.quantized.codes, problem.m(), bytes, of_tokens, stream);
-    int32_t* of_rows = problem.weight.quantized.row_sums;
-    if (!of_rows) {
-        of_rows = of_tokens + problem.m();
-        launch_row_sums<true>(problem.weight.quantized.codes, problem.n(), bytes, of_rows, stream);
-    }
+    const QuantizedView& weight = problem.weight.quantized;
+    const int32_t* of_rows = weight.row_sums ? weight.row_sums : of_tokens + problem.m();
+    const ByteRows rows = weight.row_sums ? ByteRows{} : ByteRows{weight.codes, problem.n()};
+    launch_row_sums<true>({problem.x.quantized.codes, problem.m()}, rows, row_values(traits(family), problem), of_tokens,
+                          stream_of(*problem.context));
     args.epilogue.counts = Counts::common;
     args.epilogue.row_sums = of_rows, args.epilogue.token_sums = of_tokens;
 }
@@ -436,7 +433,11 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     if (family == HopperFamily::int1) describe_bits(family, problem, args);
     // Tokens in another order end with all of their last 16.
     const int64_t columns = kind.weight == HopperWeight::integer_tiles ? tokens.pitch : row_values(kind, problem);
-    args.tokens = matrix_map(kind.map_type, kind.bytes, tokens.data, columns, problem.m(), tokens.pitch, tile.tokens / tile.cluster);
+    const auto token_map = [&](int box) {
+        return matrix_map(kind.map_type, kind.bytes, tokens.data, columns, problem.m(), tokens.pitch, box);
+    };
+    args.tokens = token_map(tile.tokens / tile.cluster);
+    if (problem.m() % tile.tokens != 0) args.last_tokens = token_map(end_box_tokens);
     args.rows = problem.n(), args.token_count = problem.m();
     args.store_boxes = can_store_boxes(problem);
     if (args.store_boxes) {

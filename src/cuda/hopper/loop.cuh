@@ -140,12 +140,36 @@ private:
         const int my_part = tile.cluster > 1 ? int(ptx::block_in_cluster()) * part : 0;
         At at;
         for_each_piece(args, 0, 1, [&](Piece piece) {
+            // What stands in the stages of a last tile behind its tokens, nobody stores the products of. The copy engine takes longer for
+            // zeros than for tokens: a part of which more than half is missing comes in small boxes, and leaves there what stood there
+            // before.
+            const int tokens_there = int(smaller(args.token_count - piece.token, int64_t(tile.tokens)));
+            const auto copied_from = [&](int first) {
+                const int left = int(smaller(tokens_there - first, part));
+                return 2 * left >= part ? part : left > 0 ? (left + end_box_tokens - 1) / end_box_tokens * end_box_tokens : 0;
+            };
+            int copied = 0;
+#pragma unroll
+            for (int first = 0; first < tile.tokens; first += part) copied += copied_from(first);
+            const auto copy_tokens = [&](uint8_t* to, int first, int block, ptx::Barrier* full, bool to_all) {
+                const auto copy = [&](const CUtensorMap& map, int token) {
+                    uint8_t* place = to + token * ptx::wgmma_row_bytes;
+                    if (to_all)
+                        ptx::copy_box_to_all(place, map, block * block_k, piece.token + token, full, uint16_t((1 << tile.cluster) - 1));
+                    else
+                        ptx::copy_box(place, map, block * block_k, piece.token + token, full);
+                };
+                const int count = copied_from(first);
+                if (count == part) return copy(args.tokens, first);
+                for (int token = first; token < first + count; token += end_box_tokens) copy(args.last_tokens, token);
+            };
             for (int k = piece.k_first; k < piece.k_first + piece.k_count; ++k, at.advance()) {
                 shared.ring.wait_empty(at);
                 if (ptx::elect_one()) {
                     ptx::Barrier* full = shared.ring.full + at.stage;
                     constexpr uint32_t scale_bytes = token_groups ? tile.tokens * sizeof(float) : 0;
-                    ptx::expect_bytes(full, uint32_t(tile.depth) * (uint32_t(token_bytes) + Weight::copied_bytes(args)) + scale_bytes);
+                    ptx::expect_bytes(
+                        full, uint32_t(tile.depth) * (uint32_t(copied * ptx::wgmma_row_bytes) + Weight::copied_bytes(args)) + scale_bytes);
                     if constexpr (token_groups)
                         ptx::copy_run(shared.token_scales[at.stage], args.token_scales + k * args.token_scale_stride + piece.token,
                                       scale_bytes, full);
@@ -156,11 +180,9 @@ private:
                         uint8_t* to = shared.tokens[at.stage][d];
                         if (tile.cluster == 1 || (can_halve && piece.half)) {
 #pragma unroll
-                            for (int first = 0; first < tile.tokens; first += part)
-                                ptx::copy_box(to + first * ptx::wgmma_row_bytes, args.tokens, block * block_k, piece.token + first, full);
+                            for (int first = 0; first < tile.tokens; first += part) copy_tokens(to, first, block, full, false);
                         } else {
-                            ptx::copy_box_to_all(to + my_part * ptx::wgmma_row_bytes, args.tokens, block * block_k, piece.token + my_part,
-                                                 full, uint16_t((1 << tile.cluster) - 1));
+                            copy_tokens(to, my_part, block, full, true);
                         }
                     }
                 }

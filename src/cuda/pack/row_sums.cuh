@@ -14,13 +14,19 @@ __device__ inline int add_codes(int sum, uint32_t word) {
     return Bits ? sum + __popc(word) : __dp4a(int(word), 0x01010101, sum);
 }
 
-// A warp per row; rows of whole bytes.
+// Rows of whole bytes.
+struct ByteRows {
+    const uint8_t* codes = nullptr;
+    int64_t count = 0;
+};
+
+// Of one matrix and then another, in one launch. A warp per row.
 template <bool Bits>
-static __global__ void sum_rows(const uint8_t* codes, int64_t rows, int64_t bytes, int32_t* sums) {
+static __global__ void sum_rows(ByteRows first, ByteRows second, int64_t bytes, int32_t* sums) {
     const int lane = threadIdx.x % 32;
     const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
-    for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < rows; row += warps) {
-        const uint8_t* from = codes + row * bytes;
+    for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < first.count + second.count; row += warps) {
+        const uint8_t* from = row < first.count ? first.codes + row * bytes : second.codes + (row - first.count) * bytes;
         const int64_t wide = reinterpret_cast<uintptr_t>(from) % 16 == 0 ? bytes / 16 : 0;
         int sum = 0;
 #pragma unroll 4
@@ -36,11 +42,12 @@ static __global__ void sum_rows(const uint8_t* codes, int64_t rows, int64_t byte
 }
 
 template <bool Bits>
-void launch_row_sums(const uint8_t* codes, int64_t rows, int64_t bytes, int32_t* sums, cudaStream_t stream) {
+void launch_row_sums(ByteRows first, ByteRows second, int64_t bytes, int32_t* sums, cudaStream_t stream) {
     constexpr int threads = 256;
+    const int64_t rows = first.count + second.count;
     if (rows == 0) return;
     sum_rows<Bits>
-        <<<unsigned(std::min<int64_t>(core::ceil_div(rows, threads / 32), 65535)), threads, 0, stream>>>(codes, rows, bytes, sums);
+        <<<unsigned(std::min<int64_t>(core::ceil_div(rows, threads / 32), 65535)), threads, 0, stream>>>(first, second, bytes, sums);
     check_launch("sum_rows");
 }
 
