@@ -40,8 +40,8 @@ class QuantizedWeight(nn.Module):
         self.layout = PLAIN
         self.hold(tensor)
 
-    @staticmethod
-    def empty(format: str, shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> QuantizedWeight:
+    @classmethod
+    def empty(cls, format: str, shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> QuantizedWeight:
         """All codes 0: something to load a state_dict into."""
         parsed = parse(format)
         shapes = parsed.planes(*shape)
@@ -51,7 +51,7 @@ class QuantizedWeight(nn.Module):
             torch.zeros(shapes.zeros, dtype=torch.uint8, device=device) if 0 not in shapes.zeros else None,
             torch.zeros(shapes.tensor_scale, dtype=torch.float32, device=device) if 0 not in shapes.tensor_scale else None,
         )
-        return QuantizedWeight(QTensor(*planes, format=format, shape=shape, dtype=dtype))
+        return cls(QTensor(*planes, format=format, shape=shape, dtype=dtype))
 
     def hold(self, tensor: QTensor) -> None:
         """Takes the numbers of `tensor`, packed where the device wants that."""
@@ -297,6 +297,13 @@ class QuantizedLinear(nn.Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}{gate}, {self.scheme}{state}"
 
 
+class _Bits(QuantizedWeight):
+    """Never packed: convolutions read the planes."""
+
+    def hold(self, tensor: QTensor) -> None:
+        self._set(tensor.unpack())
+
+
 class _BinaryLayer(nn.Module):
     """What binary layers share: the weight, as numbers whose signs count, or as these signs alone."""
 
@@ -338,7 +345,7 @@ class _BinaryLayer(nn.Module):
             scales = torch.ones(codes.shape[0], device=codes.device) if self.scale is None else _binary.mean_scale(self.weight)
             held = QTensor(codes, scales.float()[:, None], format="int1:row", shape=self._bits_shape(), dtype=self.weight.dtype)
             del self.weight
-            self.weight = QuantizedWeight(held)
+            self.weight = _Bits(held)
         return self
 
     def _held(self) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -355,7 +362,7 @@ class _BinaryLayer(nn.Module):
         if not self.is_quantized and prefix + "weight.codes" in state_dict:
             weight = self.weight
             del self.weight
-            self.weight = QuantizedWeight.empty("int1:row", self._bits_shape(), weight.dtype, weight.device)
+            self.weight = _Bits.empty("int1:row", self._bits_shape(), weight.dtype, weight.device)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def _state(self) -> str:

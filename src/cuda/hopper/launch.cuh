@@ -243,7 +243,7 @@ struct PromotedKernels {
     struct Few {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 128, 64>(1, 1);
-        static constexpr double clocks = 350;
+        static constexpr double clocks = 650;
     };
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<Few>(), {}};
