@@ -18,8 +18,8 @@ struct HopperTile {
     bool alternate =
         false;  // each warpgroup has a tile of its own, and one multiplies while the other stores; else they halve a tile's rows
 
-    int groups =
-        2;  // warpgroups that multiply: four hide decoding better behind each other's products, where few tokens need few registers
+    // Warpgroups that multiply: four hide decoding better behind each other's products, where few tokens need few registers.
+    int groups = 2;
     constexpr int threads() const { return 128 * (groups + 1); }
     // The register file is dealt out evenly at the launch; then the warpgroup that copies gives most of its share away.
     constexpr int copy_registers() const { return groups == 2 ? 40 : 24; }

@@ -2,7 +2,7 @@
 // tokens of a tile can be few and decoded weights can stay in registers.
 //
 //     one warp copies:                 memory -> ring of stages (tokens; codes and scales, or rows, of the weight)
-//     two warpgroups multiply:         stage -> (registers, decoded) -> tensor core -> sums
+//     two or four warpgroups multiply: stage -> (registers, decoded) -> tensor core -> sums
 //                                      sums -> scales, bias -> shared memory -> boxes of the output
 //
 // Blocks live as long as the grid and walk over tiles; which ones follows from their number alone, so the result does not depend on timing.
@@ -212,6 +212,17 @@ private:
         at.advance();
     }
 
+    // Asks the tensor core for the parts of an open block.
+    template <class Parts>
+    __device__ static void start_parts(Shared& shared, const Block& block, Parts& parts) {
+        const uint64_t tokens = ptx::wgmma_tile(shared.tokens[block.place.stage][0]);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
+            Weight::template multiply<tile.tokens>(parts, block.fragment, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
+        ptx::wgmma_commit();
+    }
+
     // Parts of one k block at a time: while the tensor core makes those of the next, the ones before are added up.
     __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, Piece piece, int first_block, Sums& sums) {
         using Parts = Part[blocks_per_group][tile.tokens / 2];
@@ -230,12 +241,7 @@ private:
         };
         const auto multiply = [&](int k, Block& block, Parts& parts) {
             open_block(args, shared, at, first_block, piece.k_first + k, rows, block);
-            const uint64_t tokens = ptx::wgmma_tile(shared.tokens[block.place.stage][0]);
-            ptx::wgmma_fence();
-#pragma unroll
-            for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
-                Weight::template multiply<tile.tokens>(parts, block.fragment, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
-            ptx::wgmma_commit();
+            start_parts(shared, block, parts);
         };
         multiply(0, even, even_parts);
         for (int k = 1;;) {
@@ -310,12 +316,7 @@ private:
         for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] = 0;
         typename Weight::RowScales rows(args, piece.row + first_block * 64, piece.k_first);
         const auto step = [&](int k, Block& now, Block& next) {
-            const uint64_t tokens = ptx::wgmma_tile(shared.tokens[now.place.stage][0]);
-            ptx::wgmma_fence();
-#pragma unroll
-            for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
-                Weight::template multiply<tile.tokens>(parts, now.fragment, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
-            ptx::wgmma_commit();
+            start_parts(shared, now, parts);
             if (k + 1 < piece.k_count) open_block(args, shared, at, first_block, piece.k_first + k + 1, rows, next);
             ptx::wgmma_wait<0>();
             Weight::keep(now.fragment);

@@ -6,9 +6,9 @@
 //                                block of the tile on (the weight's row) and of this k block
 //     Fragment, decode, keep     what it makes of that, after; `keep`: the registers belong to the tensor core up to here
 //     multiply                   one step, all of a warpgroup's blocks of 64 rows
-// Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which `promote` adds to
-// the sums. With `token_groups` the tokens have such scales, too, which come with the stage. `turned`: the tokens are the 64-row operand. A
-// thread has two of them and many rows, and where those have one scale it needs two numbers in place of many.
+// Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which the main loop
+// adds to the sums. With `token_groups` the tokens have such scales, too, which come with the stage. `turned`: the tokens are the 64-row
+// operand. A thread has two of them and many rows, and where those have one scale it needs two numbers in place of many.
 #pragma once
 #include "cuda/formats/bytes.cuh"
 #include "cuda/hopper/config.cuh"
