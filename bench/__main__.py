@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import block, cases, ceilings, conversions, matmul, results, timing
+from . import block, cases, ceilings, conversions, convolutions, matmul, results, timing
 from .library import ROOT, kernels_named, lowbit, torch
 from .notes import note
 
@@ -66,10 +66,14 @@ class Session:
         self.forced = {verb: kernels_named(arguments.kernel, verb) for verb in ("matmul", "quantize", "dequantize")}
         try:
             self.cases = cases.select(arguments.quick, arguments.only, arguments.shape)
+            self.convolutions = convolutions.select(arguments.quick, arguments.only)
             wants_block = re.search(arguments.only or "", block.NAME) is not None
         except re.error as error:
             raise ValueError(f"--only {arguments.only}: {error}") from error
-        self.with_block = wants_block and self.on_gpu and not arguments.shape and not arguments.kernel
+        usual = self.on_gpu and not arguments.shape and not arguments.kernel
+        self.with_block = wants_block and usual
+        if not usual:
+            self.convolutions = []
         self.timer = timing.GpuTimer() if self.on_gpu else timing.CpuTimer()
         self.plan = timing.Plan(rounds=5, row_seconds=0.8) if self.quick or not self.on_gpu else timing.Plan()
 
@@ -99,6 +103,13 @@ class Session:
             self._clean_up()
             missing += not found
             for row in found:
+                rows.append(row)
+                print(results.line(row), flush=True)
+        for convolution in self.convolutions:
+            row = convolutions.measure(convolution, self.device, self.timer, self.plan.for_many_tokens(), rates)
+            self._clean_up()
+            missing += row is None
+            if row is not None:
                 rows.append(row)
                 print(results.line(row), flush=True)
         if self.with_block:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .cases import FEW_TOKENS
 
-OPS = ("matmul", "quantize", "dequantize", "moe", "stream")
+OPS = ("matmul", "quantize", "dequantize", "moe", "conv2d", "stream")
 ROW_FIELDS = {
     "op": str, "format": str, "activation": str, "m": int, "n": int, "k": int, "kernel": str, "us": float, "floor_us": float,
     "chain": bool, "peers": dict,

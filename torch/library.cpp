@@ -11,6 +11,12 @@
     "Tensor? weight_scales=None, Tensor? weight_zeros=None, Tensor? weight_tensor_scale=None, Tensor? row_scale=None, "               \
     "Tensor? column_scale=None, *, str x_format=\"\", str weight_format=\"\", int weight_layout=0, SymInt rows=0, SymInt columns=0, " \
     "float scale=1.0, float output_scale=1.0, str activation=\"none\", bool gate=False, ScalarType? dtype=None, str quantize_x=\"\")"
+// x: numbers [images, channels, height, width], or uint8 bits [images, height, width, bytes] as sign_bits makes them. weight: numbers
+// [outputs, channels of a group, height, width], or their bits, uint8 [outputs, height * width * ceil(channels / 8)]. padding: top, bottom,
+// left, right. channels: of a group, which bits do not tell. The result is channels_last where x is, and where x is bits.
+#define LOWBIT_CONVOLUTION                                                                                                           \
+    "(Tensor x, Tensor weight, Tensor? scale, Tensor? bias, int[] kernel, int[] stride, int[] padding, int[] dilation, int groups, " \
+    "SymInt channels, ScalarType dtype)"
 
 STABLE_TORCH_LIBRARY(lowbit, m) {
     m.def(
@@ -28,6 +34,9 @@ STABLE_TORCH_LIBRARY(lowbit, m) {
     m.def("explain" LOWBIT_PRODUCT " -> str");
     m.def("gemm(Tensor a, Tensor b, Tensor? c=None, *, ScalarType dtype, float alpha=1.0, float beta=0.0) -> Tensor");
     m.def("convert(Tensor x, ScalarType dtype) -> Tensor");
+    m.def("binary_conv2d" LOWBIT_CONVOLUTION " -> Tensor");
+    m.def("binary_conv2d_no_grad" LOWBIT_CONVOLUTION " -> Tensor");
+    m.def("sign_bits(Tensor x, int groups) -> Tensor");
 }
 
 namespace {
@@ -42,6 +51,9 @@ void register_all(torch::stable::detail::StableLibrary& library) {
     library.impl("explain", lowbit_torch::explain);
     library.impl("gemm", lowbit_torch::gemm);
     library.impl("convert", lowbit_torch::convert);
+    library.impl("binary_conv2d", lowbit_torch::binary_conv2d);
+    library.impl("binary_conv2d_no_grad", lowbit_torch::binary_conv2d);
+    library.impl("sign_bits", lowbit_torch::sign_bits);
 }
 
 }  // namespace

@@ -12,5 +12,7 @@ void matmul(StableIValue* stack, uint64_t inputs, uint64_t outputs);
 void explain(StableIValue* stack, uint64_t inputs, uint64_t outputs);
 void gemm(StableIValue* stack, uint64_t inputs, uint64_t outputs);
 void convert(StableIValue* stack, uint64_t inputs, uint64_t outputs);
+void binary_conv2d(StableIValue* stack, uint64_t inputs, uint64_t outputs);
+void sign_bits(StableIValue* stack, uint64_t inputs, uint64_t outputs);
 
 }  // namespace lowbit_torch

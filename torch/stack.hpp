@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lowbit_torch {
 
@@ -20,6 +21,7 @@ public:
     Tensor tensor() { return take<Tensor>(); }
     std::optional<Tensor> optional_tensor() { return take<std::optional<Tensor>>(); }
     int64_t integer() { return take<int64_t>(); }
+    std::vector<int64_t> integers() { return take<std::vector<int64_t>>(); }
     double number() { return take<double>(); }
     bool truth() { return take<bool>(); }
     // As torch numbers its types: the translation to the headers' own enumeration knows fewer of them.

@@ -88,6 +88,10 @@ int32_t dtype_of_scales(lowbit_element element) {
 Tensor allocate(const std::vector<int64_t>& sizes, int32_t dtype, const Place& place) {
     std::vector<int64_t> strides(sizes.size(), 1);
     for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * (sizes[i] > 0 ? sizes[i] : 1);
+    return allocate(sizes, strides, dtype, place);
+}
+
+Tensor allocate(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, int32_t dtype, const Place& place) {
     const int32_t device = place.device == LOWBIT_CUDA ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu();
     AtenTensorHandle made = nullptr;
     TORCH_ERROR_CODE_CHECK(

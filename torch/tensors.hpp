@@ -33,6 +33,7 @@ int32_t dtype_of_codes(lowbit_element element);
 int32_t dtype_of_scales(lowbit_element element);
 
 Tensor allocate(const std::vector<int64_t>& sizes, int32_t dtype, const Place& place);
+Tensor allocate(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, int32_t dtype, const Place& place);
 
 // A tensor of any rank >= 1 as a matrix: the last size is its columns, all others multiply to its rows. Copied when its strides have no
 // such view; `held` keeps the memory.

@@ -173,8 +173,8 @@ LOWBIT_API lowbit_status lowbit_context_set_stream(lowbit_context* context, void
 LOWBIT_API lowbit_status lowbit_context_set_dependent_launch(lowbit_context* context, int32_t enabled);
 LOWBIT_API lowbit_status lowbit_context_get_dependent_launch(const lowbit_context* context, int32_t* enabled);
 /* Memory of the context's device for calls to work in: the caller's, aligned to 256 bytes, free for other uses once the stream has passed
- * the call. lowbit_matmul_workspace and lowbit_quantize_workspace say how much a call takes; a CPU context takes none. Calls that run at
- * the same time (other streams, other threads) need contexts and workspaces of their own. */
+ * the call. lowbit_matmul_workspace, lowbit_quantize_workspace and lowbit_binary_conv2d_workspace say how much a call takes; a CPU context
+ * takes none. Calls that run at the same time (other streams, other threads) need contexts and workspaces of their own. */
 LOWBIT_API lowbit_status lowbit_context_set_workspace(lowbit_context* context, void* memory, size_t bytes);
 /* Must outlive every handle made with the context. Not while another thread uses the context. */
 LOWBIT_API lowbit_status lowbit_context_set_allocator(lowbit_context* context, const lowbit_allocator* allocator);
@@ -328,6 +328,57 @@ LOWBIT_API lowbit_status lowbit_matmul_workspace(lowbit_context* context, const 
  * final 0, and the length of the whole text (without it) to *length when that is not NULL. */
 LOWBIT_API lowbit_status lowbit_explain(lowbit_context* context, const lowbit_matmul_args* args, char* text, size_t capacity,
                                         size_t* length);
+
+/* ---- binary convolutions ---- */
+
+/* Images [images][channels][height][width]: numbers with any strides, which count elements; or signs as bits (LOWBIT_INT1), whose strides
+ * are not read. A sign is -1 below 0, else +1, for 0, -0 and NaN too. Bits are [image][row][column][group][byte]: the channels of a group
+ * lie innermost, 8 to a byte, the first in the lowest bit, 1 for -1, and zeros fill up a byte. A view: it owns nothing. */
+typedef struct lowbit_images {
+    size_t size;
+    void* data;
+    lowbit_element element; /* fp32, fp16 or bf16; int1: bits; int32: of a result alone */
+    int64_t images;
+    int64_t channels;
+    int64_t height;
+    int64_t width;
+    int64_t strides[4]; /* of image, channel, row, column */
+    lowbit_device device;
+    int32_t device_index;
+} lowbit_images;
+#define LOWBIT_IMAGES_INIT \
+    { sizeof(lowbit_images), NULL, LOWBIT_FP32, 0, 0, 0, 0, {0, 0, 0, 0}, LOWBIT_CPU, 0 }
+
+/* y[image, output] = scale[output] * (sign(x[image]) convolved with sign(weight[output])) + bias[output]
+ * The sums are exact integers, to which the padding adds nothing. Scale and bias are applied in fp32, rounded after each step; what is
+ * stored is rounded once: y is fp32, fp16 or bf16, or int32, which gives the sums themselves and takes neither. */
+typedef struct lowbit_binary_conv2d_args {
+    size_t size;
+    lowbit_images x;            /* numbers, or bits as lowbit_sign_bits makes them with the same groups */
+    lowbit_images weight;       /* images: outputs; channels: those of a group; height, width: the kernel. Bits have one group */
+    lowbit_images y;            /* any strides */
+    const lowbit_tensor* scale; /* one for each output: fp32; NULL: 1 */
+    const lowbit_tensor* bias;  /* one for each output: fp32, fp16 or bf16; NULL: none */
+    int64_t stride[2];          /* down, across: 1 */
+    int64_t padding[4];         /* top, bottom, left, right: 0 */
+    int64_t dilation[2];        /* down, across: 1 */
+    int64_t groups;             /* 1 */
+} lowbit_binary_conv2d_args;
+#define LOWBIT_BINARY_CONV2D_ARGS_INIT                                                                                                   \
+    {                                                                                                                                    \
+        sizeof(lowbit_binary_conv2d_args), LOWBIT_IMAGES_INIT, LOWBIT_IMAGES_INIT, LOWBIT_IMAGES_INIT, NULL, NULL, {1, 1}, {0, 0, 0, 0}, \
+            {1, 1}, 1                                                                                                                    \
+    }
+
+LOWBIT_API lowbit_status lowbit_binary_conv2d(lowbit_context* context, const lowbit_binary_conv2d_args* args);
+/* The workspace that this convolution takes. */
+LOWBIT_API lowbit_status lowbit_binary_conv2d_workspace(lowbit_context* context, const lowbit_binary_conv2d_args* args, size_t* bytes);
+/* Which kernel lowbit_binary_conv2d would run; as lowbit_explain. */
+LOWBIT_API lowbit_status lowbit_binary_conv2d_explain(lowbit_context* context, const lowbit_binary_conv2d_args* args, char* text,
+                                                      size_t capacity, size_t* length);
+/* The signs of numbers as bits: images * height * width * groups * ceil(channels / groups / 8) bytes, of which `bits` must have room for as
+ * many at least. For a weight: outputs as images, and one group. */
+LOWBIT_API lowbit_status lowbit_sign_bits(lowbit_context* context, const lowbit_images* x, int64_t groups, void* bits, size_t bytes);
 
 /* ---- plain calls: contiguous matrices on the context's device, no handles ---- */
 

@@ -4,9 +4,11 @@
 //     lowbit::Quantized q = lowbit::quantize(context, lowbit::view(weight, {4096, 14336}), "int4:g128");
 //     lowbit::matmul(context, lowbit::view(x, {2, 14336}), q, lowbit::view(y, {2, 4096}), {.activation = lowbit::Activation::silu});
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -168,7 +170,8 @@ public:
         detail::check(lowbit_context_get_dependent_launch(c(), &enabled));
         return enabled != 0;
     }
-    // Memory of the context's device for calls to work in, aligned to 256; matmul_workspace and quantize_workspace say how much they take.
+    // Memory of the context's device for calls to work in, aligned to 256; matmul_workspace, quantize_workspace and
+    // binary_conv2d_workspace say how much they take.
     void set_workspace(void* memory, size_t bytes) { detail::check(lowbit_context_set_workspace(c(), memory, bytes)); }
     void set_allocator(const lowbit_allocator& allocator) { detail::check(lowbit_context_set_allocator(c(), &allocator)); }
     lowbit_context* c() const { return handle_.get(); }
@@ -382,6 +385,103 @@ inline std::string explain(const Context& context, const Operand& x, const Opera
     const lowbit_matmul_args args = detail::matmul_args(x, weight, y, epilogue);
     return detail::text(
         [&](char* text, size_t capacity, size_t* length) { return lowbit_explain(context.c(), &args, text, capacity, length); });
+}
+
+// Images [images, channels, height, width] of numbers with any strides, or of signs as bits: a view that owns nothing.
+class Images {
+public:
+    Images(void* data, Element element, const std::array<int64_t, 4>& shape, Device device = Device::cpu, int device_index = 0) {
+        value_.data = data;
+        value_.element = lowbit_element(element);
+        value_.images = shape[0], value_.channels = shape[1], value_.height = shape[2], value_.width = shape[3];
+        value_.device = lowbit_device(device);
+        value_.device_index = device_index;
+        const int64_t strides[4] = {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
+        std::copy(std::begin(strides), std::end(strides), value_.strides);
+    }
+    explicit Images(const lowbit_images& value) : value_(value) {}
+
+    // The same shape in memory that has the channels innermost.
+    Images channels_last() const {
+        Images result = *this;
+        const int64_t row = value_.width * value_.channels;
+        const int64_t strides[4] = {value_.height * row, 1, row, value_.channels};
+        std::copy(std::begin(strides), std::end(strides), result.value_.strides);
+        return result;
+    }
+    const lowbit_images& c() const { return value_; }
+
+private:
+    lowbit_images value_ = LOWBIT_IMAGES_INIT;
+};
+
+// Contiguous numbers, the last axis innermost.
+template <class Number>
+Images image_view(Number* data, const std::array<int64_t, 4>& shape, Device device = Device::cpu, int device_index = 0) {
+    return Images(const_cast<std::remove_const_t<Number>*>(data), element_of<Number>(), shape, device, device_index);
+}
+// Bits as sign_bits makes them.
+inline Images bits_view(const uint8_t* bits, const std::array<int64_t, 4>& shape, Device device = Device::cpu, int device_index = 0) {
+    return Images(const_cast<uint8_t*>(bits), Element::int1, shape, device, device_index);
+}
+
+// How many bytes the signs of numbers of this shape take.
+inline size_t sign_bits_bytes(const std::array<int64_t, 4>& shape, int64_t groups = 1) {
+    return size_t(shape[0] * shape[2] * shape[3] * groups * ((shape[1] / groups + 7) / 8));
+}
+inline void sign_bits(const Context& context, const Images& x, uint8_t* bits, size_t bytes, int64_t groups = 1) {
+    detail::check(lowbit_sign_bits(context.c(), &x.c(), groups, bits, bytes));
+}
+
+// Two numbers are for down and across.
+struct Convolution {
+    std::array<int64_t, 2> stride = {1, 1};
+    std::array<int64_t, 4> padding = {0, 0, 0, 0};  // top, bottom, left, right
+    std::array<int64_t, 2> dilation = {1, 1};
+    int64_t groups = 1;
+    std::optional<Tensor> scale = std::nullopt;  // [outputs], fp32
+    std::optional<Tensor> bias = std::nullopt;   // [outputs]
+};
+
+namespace detail {
+
+inline lowbit_binary_conv2d_args binary_conv2d_args(const Images& x, const Images& weight, const Images& y, const Convolution& how) {
+    lowbit_binary_conv2d_args args = LOWBIT_BINARY_CONV2D_ARGS_INIT;
+    args.x = x.c();
+    args.weight = weight.c();
+    args.y = y.c();
+    args.scale = how.scale ? &how.scale->c() : nullptr;
+    args.bias = how.bias ? &how.bias->c() : nullptr;
+    std::copy(how.stride.begin(), how.stride.end(), args.stride);
+    std::copy(how.padding.begin(), how.padding.end(), args.padding);
+    std::copy(how.dilation.begin(), how.dilation.end(), args.dilation);
+    args.groups = how.groups;
+    return args;
+}
+
+}  // namespace detail
+
+// y = scale[output] * (sign(x) convolved with sign(weight)) + bias[output]: exact sums, to which the padding adds nothing. x and weight are
+// numbers, or bits. weight: [outputs, channels of a group, kernel height, kernel width].
+inline void binary_conv2d(const Context& context, const Images& x, const Images& weight, const Images& y, const Convolution& how = {}) {
+    const lowbit_binary_conv2d_args args = detail::binary_conv2d_args(x, weight, y, how);
+    detail::check(lowbit_binary_conv2d(context.c(), &args));
+}
+
+inline size_t binary_conv2d_workspace(const Context& context, const Images& x, const Images& weight, const Images& y,
+                                      const Convolution& how = {}) {
+    const lowbit_binary_conv2d_args args = detail::binary_conv2d_args(x, weight, y, how);
+    size_t bytes = 0;
+    detail::check(lowbit_binary_conv2d_workspace(context.c(), &args, &bytes));
+    return bytes;
+}
+
+// Which kernel binary_conv2d would run for these arguments, and why the others were passed over.
+inline std::string explain(const Context& context, const Images& x, const Images& weight, const Images& y, const Convolution& how = {}) {
+    const lowbit_binary_conv2d_args args = detail::binary_conv2d_args(x, weight, y, how);
+    return detail::text([&](char* text, size_t capacity, size_t* length) {
+        return lowbit_binary_conv2d_explain(context.c(), &args, text, capacity, length);
+    });
 }
 
 // This machine and every kernel, as JSON.

@@ -10,7 +10,7 @@
 from . import _load  # noqa: F401  (first: it says what is missing)
 
 from . import nn  # isort: skip
-from ._binary import binary_conv2d, binary_linear
+from ._binary import binary_conv2d, binary_linear, sign_bits
 from ._file import load_file, save_file
 from ._info import info
 from ._launch import dependent_launch
@@ -36,8 +36,8 @@ from .schemes import SCHEMES, Scheme
 
 __version__ = _version()
 __all__ = [
-    "QTensor", "quantize", "pack", "matmul", "explain", "binary_conv2d", "binary_linear", "dependent_launch", "info", "nn", "quantize_",
-    "Report", "LayerReport", "merge_", "MergeReport", "ModuleReport", "Scheme", "SCHEMES", "save_file", "load_file", "quantize_tensor",
-    "dequantize_tensor", "int8_matmul", "int4_matmul", "gemm", "convert", "quantize_q4_0", "quantize_q8_1", "dequantize_q4_0",
-    "gemm_q4_0_q8_1",
+    "QTensor", "quantize", "pack", "matmul", "explain", "binary_conv2d", "binary_linear", "sign_bits", "dependent_launch", "info", "nn",
+    "quantize_", "Report", "LayerReport", "merge_", "MergeReport", "ModuleReport", "Scheme", "SCHEMES", "save_file", "load_file",
+    "quantize_tensor", "dequantize_tensor", "int8_matmul", "int4_matmul", "gemm", "convert", "quantize_q4_0", "quantize_q8_1",
+    "dequantize_q4_0", "gemm_q4_0_q8_1",
 ]  # fmt: skip

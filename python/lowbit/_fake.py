@@ -2,6 +2,7 @@
 
 import torch
 
+from ._bits import Window, ceil_div, is_bits
 from ._format import parse
 
 _Planes = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -72,3 +73,21 @@ def _matmul(
         else:
             dtype = torch.int32 if x.dtype == torch.int8 else x.dtype
     return x.new_empty((*x.shape[:-1], outputs), dtype=dtype)
+
+
+def _memory_format(x: torch.Tensor) -> torch.memory_format:
+    """That of a convolution's result."""
+    last = is_bits(x) or (x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous())
+    return torch.channels_last if last else torch.contiguous_format
+
+
+@torch.library.register_fake("lowbit::binary_conv2d_no_grad")
+@torch.library.register_fake("lowbit::binary_conv2d")
+def _binary_conv2d(x, weight, scale, bias, kernel, stride, padding, dilation, groups, channels, dtype):
+    size = Window.of(kernel, stride, padding, dilation).output_size(*(x.shape[1:3] if is_bits(x) else x.shape[2:]))
+    return torch.empty((x.shape[0], weight.shape[0], *size), dtype=dtype, device=x.device, memory_format=_memory_format(x))
+
+
+@torch.library.register_fake("lowbit::sign_bits")
+def _sign_bits(x, groups):
+    return x.new_empty((x.shape[0], *x.shape[2:], groups * ceil_div(x.shape[1] // groups, 8)), dtype=torch.uint8)

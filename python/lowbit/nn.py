@@ -350,12 +350,13 @@ class _BinaryLayer(nn.Module):
 
     def _held(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The bits, and the scale of each output."""
-        codes, scales, *_ = self.quantized_weight.planes()
-        return codes, None if self.scale is None or scales is None else scales[:, 0]
+        # The buffers themselves, as in QuantizedWeight.product: a QTensor of them takes longer to make than a small convolution.
+        codes, scales, *_ = cast(QuantizedWeight, self.weight)._buffers.values()
+        return cast(torch.Tensor, codes), None if self.scale is None else cast(torch.Tensor, scales)[:, 0]
 
     def _result_dtype(self, x: torch.Tensor) -> torch.dtype:
         # x is not converted under autocast, as it would be for a Linear: the signs of small numbers would be lost.
-        return torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
+        return torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else _binary.result_dtype(x)
 
     def _load_from_state_dict(self, state_dict, prefix, *arguments):
         # Bits for a layer that still has numbers, as in QuantizedLinear.
@@ -423,8 +424,8 @@ class BinaryConv2d(_BinaryLayer):
     """lowbit.binary_conv2d as a layer: scale * conv2d(sign(x), sign(weight)) + bias, where the convolution is an exact integer, to which
     pixels of the padding add nothing.
 
-    Trained and quantized as BinaryLinear is. Its state_dict then has the bits of [outputs, height, width, channels / groups], channels
-    filled up to whole bytes.
+    x is numbers, or their signs as lowbit.sign_bits gives them. Trained and quantized as BinaryLinear is. Its state_dict then has the bits
+    of [outputs, height, width, channels / groups], channels filled up to whole bytes.
     """
 
     def __init__(
@@ -484,8 +485,7 @@ class BinaryConv2d(_BinaryLayer):
             )  # fmt: skip
         codes, scale = self._held()
         channels = self.in_channels // self.groups
-        counts = _binary.convolve("BinaryConv2d", x, codes, self.out_channels, channels, self._window, self.groups, torch.float32)
-        return _binary.finish(counts, scale, self.bias, dtype, -3)
+        return _binary.convolve("BinaryConv2d", x, codes, self.out_channels, channels, self._window, self.groups, scale, self.bias, dtype)
 
     def extra_repr(self) -> str:
         sizes = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"

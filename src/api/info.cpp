@@ -98,6 +98,8 @@ lowbit_status lowbit_info(char* text, size_t capacity, size_t* length) {
         add_kernels<core::DequantizeProblem>(kernels);
         add_kernels<core::ConvertProblem>(kernels);
         add_kernels<core::MatmulProblem>(kernels);
+        add_kernels<core::SignBitsProblem>(kernels);
+        add_kernels<core::BinaryConvProblem>(kernels);
         info.member("version", quoted(LOWBIT_VERSION_STRING));
         info.member("cpu", cpu_section());
         info.member("cuda", cuda_section());

@@ -80,7 +80,8 @@ std::byte* Scratch::take(int64_t bytes) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     if (measuring()) return reinterpret_cast<std::byte*>(uintptr_t(workspace_alignment) + uintptr_t(begin));
     require(used_ <= context_.workspace_bytes, "workspace has ", context_.workspace_bytes, " bytes, but this call takes more than ",
-            used_ - 1, "; ask lowbit_matmul_workspace or lowbit_quantize_workspace and lowbit_context_set_workspace");
+            used_ - 1,
+            "; ask lowbit_matmul_workspace, lowbit_quantize_workspace or lowbit_binary_conv2d_workspace, and lowbit_context_set_workspace");
     return context_.workspace + begin;
 }
 

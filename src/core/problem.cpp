@@ -3,29 +3,12 @@
 #include <limits>
 #include <vector>
 
-#include "core/status.hpp"
+#include "core/checks.hpp"
 
 namespace lowbit::core {
 namespace {
 
 const char* device_name(Device device) { return device == Device::cuda ? "cuda" : "cpu"; }
-
-// The bytes a view reaches, for the aliasing check.
-struct Extent {
-    const char* name;
-    uintptr_t begin = 0, end = 0;
-};
-
-Extent extent(const char* name, const void* data, int64_t bytes) {
-    const auto begin = reinterpret_cast<uintptr_t>(data);
-    return {name, begin, begin + uintptr_t(bytes)};
-}
-
-Extent extent(const char* name, const Tensor& tensor) {
-    if (tensor.rows == 0 || tensor.columns == 0) return {name};
-    const int64_t last = (tensor.rows - 1) * tensor.row_stride + (tensor.columns - 1) * tensor.column_stride;
-    return extent(name, tensor.data, (last + 1) * element_bytes(tensor.element));
-}
 
 std::vector<Extent> extents(const QuantizedView& view, const char* codes, const char* scales, const char* zero_points,
                             const char* tensor_scale) {
@@ -33,17 +16,6 @@ std::vector<Extent> extents(const QuantizedView& view, const char* codes, const 
     return {extent(codes, view.codes, sizes.code_bytes), extent(scales, view.scales, sizes.scale_bytes),
             extent(zero_points, view.zero_points, sizes.zero_point_bytes),
             extent(tensor_scale, view.tensor_scale, sizes.tensor_scale_bytes)};
-}
-
-void refuse_overlap(const char* verb, const Extent& written, const Extent& other) {
-    const bool overlap = written.begin < written.end && other.begin < other.end && written.begin < other.end && other.begin < written.end;
-    require(!overlap, verb, ": ", written.name, " overlaps ", other.name, "; the output needs memory of its own");
-}
-
-bool is_float(Element element) { return element == Element::fp32 || element == Element::fp16 || element == Element::bf16; }
-
-void require_float(const char* verb, const char* argument, Element element) {
-    require(is_float(element), verb, ": ", argument, " is ", element_name(element), "; use fp32, fp16 or bf16");
 }
 
 void check_operand(const char* argument, const Operand& operand, const Context& context) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/convolution.hpp"
 #include "core/problem.hpp"
 #include "core/status.hpp"
 
@@ -86,9 +87,12 @@ struct Registry {
     KernelList<DequantizeProblem> dequantize;
     KernelList<ConvertProblem> convert;
     KernelList<MatmulProblem> matmul;
+    KernelList<SignBitsProblem> sign_bits;
+    KernelList<BinaryConvProblem> binary_conv;
 
     bool knows(std::string_view name) const {
-        return quantize.find(name) || dequantize.find(name) || convert.find(name) || matmul.find(name);
+        return quantize.find(name) || dequantize.find(name) || convert.find(name) || matmul.find(name) || sign_bits.find(name) ||
+               binary_conv.find(name);
     }
 };
 
@@ -103,8 +107,12 @@ const KernelList<Problem>& kernels_for() {
         return registry().dequantize;
     else if constexpr (std::is_same_v<Problem, ConvertProblem>)
         return registry().convert;
-    else
+    else if constexpr (std::is_same_v<Problem, MatmulProblem>)
         return registry().matmul;
+    else if constexpr (std::is_same_v<Problem, SignBitsProblem>)
+        return registry().sign_bits;
+    else
+        return registry().binary_conv;
 }
 
 // A forced name that belongs to another verb leaves this verb free; one that no verb knows is an error.

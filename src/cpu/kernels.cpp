@@ -1,6 +1,7 @@
 #include "cpu/kernels.hpp"
 
 #include "cpu/convert.hpp"
+#include "cpu/convolve.hpp"
 #include "cpu/features.hpp"
 #include "cpu/isa.hpp"
 #include "cpu/matmul.hpp"
@@ -95,7 +96,9 @@ void register_kernels(core::Registry& registry) {
         add(registry.quantize, row, "quantize_ggml", supports_quantize_ggml, run_quantize_ggml);
         add(registry.convert, row, "convert", supports_convert, run_convert);
     }
+    for (const IsaRow& row : isas_with_bits()) add(registry.binary_conv, row, "conv_bits", supports_binary_conv, run_binary_conv);
     const auto anything = [](const auto&) { return std::string(); };
+    registry.sign_bits.add({"cpu_sign_bits", Device::cpu, "nothing", "", anything, run_sign_bits});
     registry.quantize.add({"cpu_quantize_rows", Device::cpu, "nothing", "", anything, run_quantize_rows});
     registry.dequantize.add({"cpu_dequantize_rows", Device::cpu, "nothing", "", anything, run_dequantize_rows});
 }

@@ -1,5 +1,6 @@
 #include "cuda/kernels.hpp"
 
+#include "cuda/convolve/convolve.hpp"
 #include "cuda/devices.hpp"
 #include "cuda/gemm/gemm.hpp"
 #include "cuda/launch.cuh"
@@ -28,11 +29,14 @@ void register_kernels(core::Registry& registry) {
     core::Registry made;
     register_quantize_kernels(made);
     register_matmul_kernels(made);
+    register_convolution_kernels(made);
     const std::string unavailable = devices().problem;
     take_over(made.quantize, unavailable, registry.quantize);
     take_over(made.dequantize, unavailable, registry.dequantize);
     take_over(made.convert, unavailable, registry.convert);
     take_over(made.matmul, unavailable, registry.matmul);
+    take_over(made.sign_bits, unavailable, registry.sign_bits);
+    take_over(made.binary_conv, unavailable, registry.binary_conv);
 }
 
 }  // namespace lowbit::cuda

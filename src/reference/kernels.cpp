@@ -1,5 +1,6 @@
 #include "reference/kernels.hpp"
 
+#include "reference/convolution.hpp"
 #include "reference/quantize.hpp"
 
 namespace lowbit::reference {
@@ -12,6 +13,8 @@ void register_kernels(core::Registry& registry) {
     core::Kernel<core::MatmulProblem> product{"reference", Device::cpu, "nothing", "", anything, matmul};
     product.fuses_gate = [](const core::MatmulProblem&) { return true; };
     registry.matmul.add(std::move(product));
+    registry.sign_bits.add({"reference", Device::cpu, "nothing", "", anything, sign_bits});
+    registry.binary_conv.add({"reference", Device::cpu, "nothing", "", anything, binary_conv2d});
 }
 
 }  // namespace lowbit::reference

@@ -88,21 +88,135 @@ def test_convolutions_are_exact(device, case, dtype):
     assert_conv2d(case, device, dtype)
 
 
+def assert_linear(device="cpu"):
+    for tokens, outputs, inputs in ((1, 1, 1), (5, 7, 33), (40, 130, 200), (3, 4, 1152), (9, 3, 128)):
+        x, weight = with_zeros(tokens, inputs, device=device), with_zeros(outputs, inputs, device=device)
+        wanted = signs(x) @ signs(weight).t()
+        for filters in (weight, _bits.weight_bits(weight[:, :, None, None])):
+            for dtype in (torch.int32, torch.float32):
+                counts = torch.ops.lowbit.binary_linear(x, filters, dtype)
+                assert counts.dtype == dtype and torch.equal(counts.cpu().double(), wanted)
+
+
 @pytest.mark.parametrize("row_bytes", [16, 64])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_rows_that_are_filled_up(case, row_bytes, monkeypatch):
+def test_rows_that_are_filled_up(row_bytes, monkeypatch):
     """What a GPU is given, here on the CPU."""
     monkeypatch.setitem(_bits._ROW_BYTES, "cpu", row_bytes)
-    assert_conv2d(case)
+    assert_linear()
 
 
 @pytest.mark.parametrize("scratch", [1, 3000, 20000])
+@on_devices
+def test_parts_of_a_batch(device, scratch, monkeypatch):
+    """Token by token, and some at a time."""
+    monkeypatch.setitem(_bits._SCRATCH_BYTES, device, scratch)
+    assert_linear(device)
+
+
+def bits_by_hand(x, groups):
+    """[images, channels, height, width] -> uint8 [images, height, width, bytes], in torch alone."""
+    last = (x.cpu() < 0).permute(0, 2, 3, 1).unflatten(-1, (groups, -1))
+    bytes = functional.pad(last.to(torch.uint8), (0, -last.shape[-1] % 8)).unflatten(-1, (-1, 8))
+    return (bytes << torch.arange(8, dtype=torch.uint8)).sum(-1, dtype=torch.uint8).flatten(3)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@on_devices
+def test_sign_bits(device, dtype):
+    for shape, groups in (
+        ((1, 1, 1, 1), 1), ((2, 3, 5, 4), 1), ((3, 8, 4, 5), 1), ((2, 65, 3, 7), 1), ((2, 24, 5, 3), 3), ((1, 6, 5, 3), 6),
+        ((2, 200, 9, 9), 2), ((0, 8, 3, 3), 1), ((2, 64, 30, 31), 1),
+    ):  # fmt: skip
+        x = with_zeros(*shape, dtype=dtype, device=device)
+        wanted = bits_by_hand(x, groups)
+        bits = lowbit.sign_bits(x, groups)
+        assert bits.dtype == torch.uint8 and bits.device == x.device and bits.is_contiguous() and torch.equal(bits.cpu(), wanted)
+        assert bits.shape == (shape[0], *shape[2:], groups * -(-(shape[1] // groups) // 8))
+        swapped, wide = x.transpose(2, 3).contiguous().transpose(2, 3), x.repeat(1, 1, 1, 2)[..., : shape[3]]
+        for same in (x.to(memory_format=torch.channels_last), swapped, wide):
+            assert torch.equal(lowbit.sign_bits(same, groups).cpu(), wanted)
+        if shape[0]:
+            assert torch.equal(lowbit.sign_bits(x[0], groups).cpu(), wanted[0])
+    x = normal(1, 8, 2, 2, device=device).requires_grad_()
+    assert not lowbit.sign_bits(x).requires_grad
+    nan, infinity = float("nan"), float("inf")
+    special = torch.tensor([0.0, -0.0, nan, 1e-45, -1e-45, infinity, -infinity, -3e-39], device=device).reshape(1, 8, 1, 1)
+    assert lowbit.sign_bits(special).item() == 0b11010000
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 @on_devices
-def test_parts_of_a_batch(device, case, scratch, monkeypatch):
-    """Image by image, and row by row of the result."""
-    monkeypatch.setitem(_bits._SCRATCH_BYTES, device, scratch)
-    assert_conv2d(case, device)
+def test_convolutions_of_bits(device, case):
+    images, channels, height, width, outputs, kernel, *window, groups = case
+    size = (kernel, kernel) if isinstance(kernel, int) else kernel
+    x = with_zeros(images, channels, height, width, device=device)
+    weight = with_zeros(outputs, channels // groups, *size, device=device)
+    bits = lowbit.sign_bits(x, groups)
+    wanted = exact_conv2d(x, weight, *window, groups)
+    counts = lowbit.binary_conv2d(bits, weight, *window, groups, out_dtype=torch.int32)
+    assert counts.shape == wanted.shape and counts.dtype == torch.int32 and counts.device == x.device
+    assert torch.equal(counts.cpu().double(), wanted) and (0 in counts.shape or counts.is_contiguous(memory_format=torch.channels_last))
+    y = lowbit.binary_conv2d(bits, weight, *window, groups)
+    assert y.dtype == torch.float32 and torch.equal(y.cpu().double(), wanted)
+    scale, bias = normal(outputs, device=device), normal(outputs, device=device, seed=1)
+    for dtype in FLOATS:
+        finished = lowbit.binary_conv2d(bits, weight, *window, groups, scale, bias, out_dtype=dtype)
+        assert same_bits(finished, lowbit.binary_conv2d(x, weight, *window, groups, scale, bias, out_dtype=dtype))
+
+
+@on_devices
+def test_layers_of_bits(device):
+    for layer, x in layers(device):
+        if isinstance(layer, BinaryLinear):
+            with pytest.raises(ValueError, match="x is torch.uint8; use float32"):
+                layer(torch.zeros(3, layer.in_features, dtype=torch.uint8, device=device))
+            continue
+        wanted, bits = layer(x), lowbit.sign_bits(x, layer.groups)
+        assert same_bits(layer(bits), wanted)
+        with torch.no_grad():
+            assert same_bits(layer(bits), wanted)
+            with torch.autocast(device, dtype=torch.bfloat16):
+                assert same_bits(layer(bits), wanted.bfloat16())
+        layer.quantize_weights()
+        assert same_bits(layer(bits), wanted)
+        if x.dim() == 4:
+            assert same_bits(layer(bits[:0]), wanted[:0])
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        assert same_bits(compiled(bits), wanted)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if 0 not in case[:5]], ids=str)
+@on_devices
+def test_gradients_of_a_weight_with_bits(device, case, monkeypatch):
+    """To all but x, as with the numbers themselves."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    images, channels, height, width, outputs, kernel, *window, groups = case
+    size = (kernel, kernel) if isinstance(kernel, int) else kernel
+    x = normal(images, channels, height, width, device=device)
+    weight = normal(outputs, channels // groups, *size, device=device) * 0.7
+    numbers = [weight, normal(outputs, device=device), normal(outputs, device=device, seed=1)]
+
+    def gradients(x):
+        weight, scale, bias = (number.clone().requires_grad_() for number in numbers)
+        y = lowbit.binary_conv2d(x, weight, *window, groups, scale, bias)
+        (y * normal(*y.shape, device=device, seed=2)).sum().backward()
+        return y.detach(), weight.grad, scale.grad, bias.grad
+
+    for mine, wanted in zip(gradients(lowbit.sign_bits(x, groups)), gradients(x)):
+        assert torch.allclose(mine, wanted, rtol=1e-5, atol=1e-5)
+
+
+@on_devices
+def test_scale_and_bias_with_and_without_gradients(device):
+    """In the op, and as steps of torch's after it: the same bits, -0 included."""
+    x, weight = normal(2, 12, 5, 5, device=device), normal(6, 12, 2, 2, device=device)
+    scale, bias = normal(6, device=device), normal(6, device=device, seed=1)
+    for factor in (None, -0.3, 2, scale, -scale, scale.double(), "mean"):
+        for added in (None, bias, bias.half(), bias.bfloat16(), bias.double(), 1e9 * bias):
+            for dtype in FLOATS:
+                without = lowbit.binary_conv2d(x, weight, padding=1, scale=factor, bias=added, out_dtype=dtype)
+                with_them = lowbit.binary_conv2d(x.clone().requires_grad_(), weight, padding=1, scale=factor, bias=added, out_dtype=dtype)
+                assert with_them.requires_grad and not without.requires_grad and same_bits(without, with_them)
 
 
 @pytest.mark.parametrize("layer", sorted({*RESNET_50, *BIREALNET_18}), ids=str)
@@ -453,11 +567,85 @@ def test_export():
 
 @on_devices
 def test_the_op(device):
+    ops = torch.ops.lowbit
     x, weight = normal(2, 6, 7, 5, device=device).requires_grad_(), normal(4, 3, 3, 2, device=device).requires_grad_()
-    arguments = ([3, 2], [2, 1], [1, 0, 2, 1], [1, 2], 2)
-    torch.library.opcheck(torch.ops.lowbit.binary_conv2d.default, (x, weight, *arguments, torch.float32))
+    scale, bias = normal(4, device=device).requires_grad_(), normal(4, device=device, seed=1).requires_grad_()
+    how = ([3, 2], [2, 1], [1, 0, 2, 1], [1, 2], 2, 3)
+    torch.library.opcheck(ops.binary_conv2d.default, (x, weight, None, None, *how, torch.float32))
+    torch.library.opcheck(ops.binary_conv2d.default, (x, weight, scale, bias, *how, torch.float32))
     bits = _bits.weight_bits(weight)
-    torch.library.opcheck(torch.ops.lowbit.binary_conv2d.default, (x.detach(), bits, *arguments, torch.int32))
+    numbers = x.detach()
+    for images in (numbers, numbers.to(memory_format=torch.channels_last), numbers[:, :, ::2].clone(), numbers[:0], lowbit.sign_bits(x, 2)):
+        for filters in (bits, weight.detach()):
+            torch.library.opcheck(ops.binary_conv2d.default, (images, filters, None, None, *how, torch.int32))
+            torch.library.opcheck(ops.binary_conv2d_no_grad.default, (images, filters, scale.detach(), bias.detach(), *how, torch.float16))
+        if images.dtype != torch.uint8:
+            torch.library.opcheck(ops.sign_bits.default, (images, 2))
+    tokens, matrix = normal(5, 20, device=device).requires_grad_(), normal(3, 20, device=device).requires_grad_()
+    torch.library.opcheck(ops.binary_linear.default, (tokens, matrix, torch.float32))
+    packed = _bits.weight_bits(matrix[:, :, None, None])
+    torch.library.opcheck(ops.binary_linear.default, (tokens.detach(), packed, torch.int32))
+
+
+@on_devices
+def test_gradients_of_scale_and_bias_in_the_op(device):
+    """The op takes them too, though the package leaves them to torch where gradients are wanted."""
+    shapes = ((2, 6, 7, 5), (4, 3, 3, 2), (4,), (4,))
+    numbers = [normal(*shape, device=device, seed=seed) for seed, shape in enumerate(shapes)]
+
+    def gradients(function):
+        tensors = [number.clone().requires_grad_() for number in numbers]
+        y = function(*tensors)
+        (y * normal(*y.shape, device=device, seed=2)).sum().backward()
+        return [y.detach(), *(tensor.grad for tensor in tensors)]
+
+    in_the_op = gradients(
+        lambda *tensors: torch.ops.lowbit.binary_conv2d(*tensors, [3, 2], [2, 1], [1, 1, 2, 2], [1, 2], 2, 3, torch.float32)
+    )
+    after_it = gradients(lambda x, weight, scale, bias: lowbit.binary_conv2d(x, weight, (2, 1), (1, 2), (1, 2), 2, scale, bias))
+    for mine, wanted in zip(in_the_op, after_it):
+        assert torch.allclose(mine, wanted, rtol=1e-5, atol=1e-5)
+
+
+@on_devices
+def test_what_the_op_refuses(device):
+    ops, x, weight = torch.ops.lowbit, normal(2, 6, 5, 5, device=device), normal(4, 6, 3, 3, device=device)
+    bits, filters = lowbit.sign_bits(x), _bits.weight_bits(weight)
+
+    def call(x=x, weight=weight, scale=None, bias=None, kernel=(3, 3), stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
+             channels=6, dtype=torch.float32):  # fmt: skip
+        return ops.binary_conv2d_no_grad(x, weight, scale, bias, kernel, stride, padding, dilation, groups, channels, dtype)
+
+    assert torch.equal(call(), call(x=bits, weight=filters))
+    for bad, text in (
+        (lambda: call(x=x[0]), r"x has shape \[6, 5, 5\]; use \[images, channels, height, width\]"),
+        (lambda: call(x=x.double()), "x has a dtype that lowbit does not take"),
+        (lambda: call(x=x.int()), "x is int32; use fp32, fp16 or bf16"),
+        (lambda: call(x=x[:, :5]), r"x has 5 channels but the weight takes 6 \(1 groups of 6\)"),
+        (lambda: call(x=bits, channels=9), "x has 1 bytes for each pixel, but 1 groups of 9 channels take 2 each"),
+        (lambda: call(weight=weight[0]), r"weight has shape \[6, 3, 3\]; use"),
+        (lambda: call(channels=5), r"weight has shape \[4, 6, 3, 3\], but channels = 5"),
+        (lambda: call(kernel=(3, 2)), "kernel = 3, 2"),
+        (lambda: call(kernel=(3,)), "kernel has 1 numbers; use 2"),
+        (lambda: call(padding=(1, 1)), "padding has 2 numbers; use 4"),
+        (lambda: call(weight=filters, kernel=(3, 2)), "weight has 9 bytes for each output, but a kernel of 3 x 2"),
+        (lambda: call(weight=filters, kernel=(9, 1)), "a kernel of 9 x 1 .* is larger than x"),
+        (lambda: call(groups=3), "groups = 3 does not divide the 4 outputs of the weight"),
+        (lambda: call(groups=2), r"x has 6 channels but the weight takes 12 \(2 groups of 6\)"),
+        (lambda: call(stride=(0, 1)), "stride = 0, 1; use integers of at least 1"),
+        (lambda: call(padding=(0, -1, 0, 0)), r"padding \(top, bottom\) = 0, -1; use"),
+        (lambda: call(dilation=(3, 1)), "a kernel of 3 x 3 .dilation 3, 1. is larger than x"),
+        (lambda: call(scale=normal(3, device=device)), "scale has 3 values, but the weight has 4 outputs"),
+        (lambda: call(scale=normal(4, device=device).half()), "scale is fp16; use fp32"),
+        (lambda: call(bias=normal(5, device=device)), "bias has 5 values, but the weight has 4 outputs"),
+        (lambda: call(bias=normal(4, device=device), dtype=torch.int32), "it takes no scale and no bias"),
+        (lambda: call(dtype=torch.int8), "y is int8; use fp32, fp16, bf16 or int32"),
+        (lambda: ops.sign_bits(x, 4), "sign_bits: groups = 4 does not divide the 6 channels of x"),
+        (lambda: ops.sign_bits(x, 0), "sign_bits: groups = 0 does not divide"),
+        (lambda: ops.sign_bits(x[0], 1), r"sign_bits: x has shape \[6, 5, 5\]"),
+    ):
+        with pytest.raises((ValueError, RuntimeError), match=text):
+            bad()
 
 
 @needs_cuda
@@ -500,6 +688,15 @@ def test_what_is_refused(device):
         (lambda: lowbit.binary_conv2d(x, weight, scale="max"), "scale = 'max'; use None, \"mean\""),
         (lambda: lowbit.binary_conv2d(x, weight, out_dtype=torch.float64), "out_dtype = torch.float64; use"),
         (lambda: lowbit.binary_conv2d(x, weight, scale="mean", out_dtype=torch.int32), "without scale and bias"),
+        (lambda: lowbit.binary_conv2d(lowbit.sign_bits(x, 2), weight), r"x has 2 bytes for each pixel but the weight takes 1 \(1 groups"),
+        (lambda: lowbit.binary_conv2d(lowbit.sign_bits(x)[0, 0], weight), r"x has shape \[5, 1\]; use the bits of \[images"),
+        (lambda: lowbit.binary_conv2d(lowbit.sign_bits(x), weight, dilation=3), "is larger than x, 5 x 5"),
+        (lambda: lowbit.binary_conv2d(x, weight.byte()), "weight is torch.uint8; use float32, float16 or bfloat16"),
+        (lambda: lowbit.binary_linear(matrix.byte(), matrix), "x is torch.uint8; use"),
+        (lambda: lowbit.sign_bits(x, 4), "sign_bits: groups = 4 does not divide the 6 channels of x"),
+        (lambda: lowbit.sign_bits(x, 0), "sign_bits: groups = 0 does not divide"),
+        (lambda: lowbit.sign_bits(x.int()), "sign_bits: x is torch.int32; use"),
+        (lambda: lowbit.sign_bits(x[0, 0]), r"sign_bits: x has shape \[5, 5\]; use \[images"),
         (lambda: lowbit.binary_linear(matrix[:, :53], matrix), r"x has shape \[4, 53\] but the weight takes \[..., 54\]"),
         (lambda: lowbit.binary_linear(matrix, weight), "weight has shape .* use a matrix"),
         (lambda: BinaryLinear(8, 8, scale="max"), "BinaryLinear: scale = 'max'; use \"mean\" or None"),

@@ -44,6 +44,10 @@ struct HopperSchedule {
 
 constexpr int end_box_tokens = 16;  // the boxes of tokens in a last tile that is not full
 
+// Scales of tokens that change from k block to k block lie as [token][k block]. With few tokens a warp brings those of a stage; with many a
+// launch before turns them, so that those of a k block are neighbours, and the copy engine brings them.
+constexpr bool warp_brings_scales(int tile_tokens) { return tile_tokens <= 128; }
+
 struct HopperArgs {
     CUtensorMap tokens, last_tokens, weight, scales, integers, output;  // integers: zero points, or the bytes of K types
     HopperSchedule schedule;
@@ -56,7 +60,8 @@ struct HopperArgs {
     // Weights in tiles: their scales, and how many k blocks share one.
     GroupScales group_scales;
     int blocks_per_group = 1, last_group = 0;
-    // Tokens whose scales change from k block to k block: [k block][token], as many as tiles of them have.
+    // Of tokens whose scales change from k block to k block; the stride is that of tokens where a warp brings them, else of k blocks, which
+    // have as many tokens as tiles do.
     const float* token_scales = nullptr;
     int64_t token_scale_stride = 0;
     int scale_bytes = 0, zero_bytes = 0;  // of a stage's k block

@@ -267,10 +267,14 @@ void describe_integer_tiles(HopperFamily family, const MatmulProblem& problem, c
 }
 
 // Scales for every 128 values, multiplied in between k blocks.
-void describe_block_scales(const MatmulProblem& problem, HopperArgs& args) {
+void describe_block_scales(const MatmulProblem& problem, const HopperTile& tile, HopperArgs& args) {
     args.group_scales = GroupScales(problem.weight.quantized);
     const int64_t groups = core::ceil_div(problem.k(), 128);
     args.last_group = int(groups) - 1;
+    if (warp_brings_scales(tile.tokens)) {
+        args.token_scales = static_cast<const float*>(problem.x.quantized.scales), args.token_scale_stride = groups;
+        return;
+    }
     args.token_scale_stride = turned_tokens(problem);
     auto* turned = static_cast<float*>(behind_tokens(HopperFamily::fp8_blocks, problem));
     const dim3 blocks(unsigned(args.token_scale_stride / turned_side), unsigned(core::ceil_div(groups, turned_side)));
@@ -424,7 +428,7 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
                 ? matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows, 64)
                 : matrix_map(kind.map_type, kind.bytes, weight.data, row_values(kind, problem), problem.n(), weight.pitch, tile.rows);
         if (family == HopperFamily::fp8_blocks)
-            describe_block_scales(problem, args);
+            describe_block_scales(problem, tile, args);
         else if (problem.weight.is_quantized && !problem.raw_integers())
             args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
     }

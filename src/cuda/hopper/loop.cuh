@@ -30,6 +30,7 @@ class HopperGemm {
     using Weight = typename C::Source::template Tile<tile.rows, blocks_per_group>;
     static constexpr bool promoted = C::Source::promoted, token_groups = C::Source::token_groups;
     static_assert(!promoted || (!tile.alternate && tile.depth == 1));
+    static constexpr bool scale_warp = token_groups && warp_brings_scales(tile.tokens);
     using Part = typename Kind::Accumulator;
     using Sum = std::conditional_t<promoted, float, Part>;
     using Sums = Sum[blocks_per_group][tile.tokens / 2];
@@ -74,7 +75,7 @@ public:
             if (args.store_boxes) ptx::prefetch_map(args.output);
         }
         if (threadIdx.x == 0) {
-            shared.ring.initialise(1, 4 * groups_per_tile * tile.cluster);
+            shared.ring.initialise(scale_warp ? 2 : 1, 4 * groups_per_tile * tile.cluster);
             shared.turns.initialise();
             ptx::publish_barriers();
         }
@@ -83,6 +84,7 @@ public:
         if (warp >= groups * 4) {
             ptx::give_up_registers<copy_registers>();
             if (warp == groups * 4) copy_all(args, shared);
+            if (scale_warp && warp == groups * 4 + 1) bring_token_scales(args, shared);
             __syncwarp();
             if (args.splits > 1 || has_half(args)) ptx::meet_cluster(), ptx::meet_cluster();
         } else {
@@ -167,10 +169,10 @@ private:
                 shared.ring.wait_empty(at);
                 if (ptx::elect_one()) {
                     ptx::Barrier* full = shared.ring.full + at.stage;
-                    constexpr uint32_t scale_bytes = token_groups ? tile.tokens * sizeof(float) : 0;
+                    constexpr uint32_t scale_bytes = token_groups && !scale_warp ? tile.tokens * sizeof(float) : 0;
                     ptx::expect_bytes(
                         full, uint32_t(tile.depth) * (uint32_t(copied * ptx::wgmma_row_bytes) + Weight::copied_bytes(args)) + scale_bytes);
-                    if constexpr (token_groups)
+                    if constexpr (scale_bytes > 0)
                         ptx::copy_run(shared.token_scales[at.stage], args.token_scales + k * args.token_scale_stride + piece.token,
                                       scale_bytes, full);
 #pragma unroll
@@ -187,6 +189,41 @@ private:
                     }
                 }
                 __syncwarp();
+            }
+        });
+    }
+
+    // A lane brings the scales of a few tokens, which it asks for some stages before they are needed.
+    __device__ static void bring_token_scales(const HopperArgs& args, Shared& shared) {
+        constexpr int per_lane = tile.tokens / 32, at_once = 256 / tile.tokens;
+        const int lane = threadIdx.x % 32;
+        At at;
+        for_each_piece(args, 0, 1, [&](Piece piece) {
+            const int end = piece.k_first + piece.k_count;
+            float now[at_once][per_lane], next[at_once][per_lane];
+            const auto ask = [&](int k) {
+#pragma unroll
+                for (int i = 0; i < at_once * per_lane; ++i) {
+                    const int block = k + i / per_lane, token = piece.token + lane + i % per_lane * 32;
+                    const bool there = block < end && token < args.token_count;
+                    next[i / per_lane][i % per_lane] = there ? args.token_scales[token * args.token_scale_stride + block] : 0.0f;
+                }
+            };
+            ask(piece.k_first);
+            for (int k = piece.k_first; k < end; k += at_once) {
+#pragma unroll
+                for (int i = 0; i < at_once * per_lane; ++i) now[i / per_lane][i % per_lane] = next[i / per_lane][i % per_lane];
+                if (k + at_once < end) ask(k + at_once);
+#pragma unroll
+                for (int i = 0; i < at_once; ++i) {
+                    if (k + i >= end) break;
+                    shared.ring.wait_empty(at);
+#pragma unroll
+                    for (int j = 0; j < per_lane; ++j) shared.token_scales[at.stage][lane + j * 32] = now[i][j];
+                    __syncwarp();
+                    if (lane == 0) ptx::arrive(shared.ring.full + at.stage);
+                    at.advance();
+                }
             }
         });
     }

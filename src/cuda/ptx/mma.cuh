@@ -137,4 +137,27 @@ struct MmaInt1 {
     }
 };
 
+// The same, but it counts the places where both are 1. Turing cannot, and makes it of three counts of places that differ:
+//     |a and b| = (|a xor 0| + |0 xor b| + |a xor not b| - 256) / 2
+// where a step leaves `twice` times the count plus `surplus`.
+struct MmaCommonBits {
+#if LOWBIT_TURING
+    static constexpr int twice = 2, surplus = 256;
+#else
+    static constexpr int twice = 1, surplus = 0;
+#endif
+    __device__ static void multiply(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if LOWBIT_TURING
+        const uint32_t zeros[4] = {}, none[2] = {}, others[2] = {~b[0], ~b[1]};
+        MmaInt1::multiply(c, a, none);
+        MmaInt1::multiply(c, zeros, b);
+        MmaInt1::multiply(c, a, others);
+#else
+        asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+    }
+};
+
 }  // namespace lowbit::cuda::ptx

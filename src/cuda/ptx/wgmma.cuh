@@ -55,6 +55,12 @@ __device__ inline uint64_t wgmma_tile(const void* tile) {
     return uint64_t((shared_address(tile) & 0x3ffffu) >> 4) | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
 
+// Rows of 16 bytes without a swizzle, one after the other; an instruction takes two such columns, `distance` apart. Both in units of 16
+// bytes.
+__device__ inline uint64_t wgmma_cells(uint32_t address, uint32_t distance) {
+    return uint64_t(address & 0x3fffu) | uint64_t(distance & 0x3fffu) << 16 | uint64_t(128 >> 4) << 32;
+}
+
 __device__ inline void wgmma_fence() {
 #if LOWBIT_WGMMA
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -1,0 +1,49 @@
+// Kernels for tensor cores, by how those count.
+#pragma once
+#include <atomic>
+
+#include "cuda/convolve/convolve.hpp"
+#include "cuda/convolve/plan.hpp"
+#include "cuda/convolve/tensor_conv.cuh"
+#include "cuda/devices.hpp"
+#include "cuda/launch.cuh"
+
+namespace lowbit::cuda {
+
+template <class Engine, int Outputs>
+void launch_tensor_conv(const core::BinaryConvProblem& problem, const ConvPlan& plan) {
+    const auto kernel = tensor_conv<Engine, Outputs>;
+    const int device = problem.context->device_index, shared_bytes = plan.args.at.total;
+    // Asked for once per device, for the most a block may have.
+    static std::atomic<uint64_t> ready{0};
+    const uint64_t bit = uint64_t(1) << (device % 64);
+    if (!(ready.load(std::memory_order_relaxed) & bit)) {
+        const int most = devices().devices[size_t(device)].shared_bytes_per_block;
+        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most), "cudaFuncSetAttribute");
+        ready.fetch_or(bit, std::memory_order_relaxed);
+    }
+    int resident = 1;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, conv_threads, size_t(shared_bytes)), "tensor_conv");
+    const int64_t slots = int64_t(resident) * devices().devices[size_t(device)].multiprocessors;
+    const int64_t columns = std::clamp<int64_t>(slots / (plan.output_tiles * problem.groups), 1, plan.args.tiles);
+    const dim3 blocks(unsigned(columns), unsigned(plan.output_tiles), unsigned(problem.groups));
+    kernel<<<blocks, conv_threads, size_t(shared_bytes), stream_of(*problem.context)>>>(plan.args);
+    check_launch("tensor_conv");
+}
+
+template <class Engine>
+core::Kernel<core::BinaryConvProblem> tensor_conv_kernel(std::string name, std::string needs) {
+    core::Kernel<core::BinaryConvProblem> kernel;
+    kernel.name = std::move(name);
+    kernel.needs = std::move(needs);
+    kernel.supports = tensor_conv_reason_against;
+    kernel.defers = tensor_conv_defers;
+    kernel.run = [](const core::BinaryConvProblem& problem) {
+        const ConvPlan plan = plan_tensor_conv(problem);
+        if (plan.args.tiles == 0 || plan.output_tiles == 0 || problem.down.positions() == 0 || problem.across.positions() == 0) return;
+        plan.outputs == 128 ? launch_tensor_conv<Engine, 128>(problem, plan) : launch_tensor_conv<Engine, 64>(problem, plan);
+    };
+    return kernel;
+}
+
+}  // namespace lowbit::cuda

@@ -1,0 +1,47 @@
+// What becomes of the integers of a convolution.
+#pragma once
+#include "core/convolution.hpp"
+#include "cuda/numbers.cuh"
+
+namespace lowbit::cuda {
+
+// y = scale * integer + bias, each step in fp32, rounded once; or the integer itself.
+struct ConvResult {
+    void* y = nullptr;
+    Element element = Element::fp32;
+    int64_t strides[4] = {};  // of image, output, row, column
+    const float *scale = nullptr, *bias = nullptr;
+    int64_t scale_stride = 0, bias_stride = 0;
+
+    explicit ConvResult(const core::BinaryConvProblem& problem)
+        : y(problem.y.data),
+          element(problem.y.element),
+          scale(problem.scale ? static_cast<const float*>(problem.scale->data) : nullptr),
+          bias(problem.bias ? static_cast<const float*>(problem.bias->data) : nullptr),
+          scale_stride(problem.scale ? problem.scale->column_stride : 0),
+          bias_stride(problem.bias ? problem.bias->column_stride : 0) {
+        for (int i = 0; i < 4; ++i) strides[i] = problem.y.strides[i];
+    }
+
+    __host__ __device__ int bytes() const { return element == Element::fp16 || element == Element::bf16 ? 2 : 4; }
+    // Of an output: 1 and -0, which change nothing, where there are none.
+    __device__ float2 finish_of(int64_t output) const {
+        return make_float2(scale ? scale[output * scale_stride] : 1.0f, bias ? bias[output * bias_stride] : -0.0f);
+    }
+    __device__ void store(int64_t index, uint32_t value) const {
+        if (bytes() == 2)
+            static_cast<uint16_t*>(y)[index] = uint16_t(value);
+        else
+            static_cast<uint32_t*>(y)[index] = value;
+    }
+};
+
+// What is stored of scale * number + bias, in the lower bits.
+template <Element Type>
+__device__ uint32_t stored_bits(float number, float2 finish) {
+    const float value = __fadd_rn(__fmul_rn(number, finish.x), finish.y);
+    if constexpr (Type == Element::fp16) return float_to_half(value);
+    return Type == Element::bf16 ? float_to_bfloat(value) : __float_as_uint(value);
+}
+
+}  // namespace lowbit::cuda
