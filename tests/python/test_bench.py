@@ -12,7 +12,7 @@ import pytest
 from torch_cases import ROOT, lowbit, needs_cuda, torch
 
 sys.path.insert(0, str(ROOT))
-from bench import block, cases, ceilings, plot, results, timing  # noqa: E402
+from bench import block, cases, ceilings, convolutions, plot, results, timing  # noqa: E402
 from bench.__main__ import main  # noqa: E402
 
 
@@ -41,6 +41,14 @@ def test_default_rows():
             assert (case.format, case.activation) in (cases.FEW_FORMATS if few else cases.MANY_FORMATS)
     assert "matmul int4:g128 bf16 16x28672x4096" in map(str, found)
     assert "quantize q8_1 bf16 16384x8192x8192" in map(str, found)
+
+
+def test_convolutions():
+    found = convolutions.select()
+    assert len(found) == len(set(map(str, found))) == len(convolutions.LAYERS) * len(convolutions.BATCHES) * 2
+    assert "conv2d int1 3x3/2 bits 56x56 100352x128x576" in map(str, found)
+    assert set(convolutions.select(quick=True)) < set(found)
+    assert [case.images for case in convolutions.select(only="7x7 6272x512x4608")] == ["bits", "fp16"]
 
 
 def test_the_tokens_of_a_weight_follow_each_other():
@@ -208,6 +216,15 @@ def test_a_few_rows_on_the_gpu(tmp_path):
         assert set(peers) == {"torch_bf16", "torch_int_mm", "stream_all", "stream_all_resident"}
     found = {key[:3] for key in rows}
     assert ("quantize", "int8:row", "bf16") in found and ("stream", "read", "") in found and ("stream", "copy", "") in found
+
+
+@needs_cuda
+def test_a_convolution_on_the_gpu(tmp_path):
+    path = tmp_path / "conv.json"
+    done = run("--quick", "--only", "conv2d int1 3x3/1 .* 7x7", "--output", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [row for row in results.read(path)["rows"] if row["op"] == "conv2d"]
+    assert [row["activation"] for row in rows] == ["bits 7x7", "fp16 7x7"] and all("torch_cudnn" in row["peers"] for row in rows)
 
 
 def test_a_forced_kernel(tmp_path):

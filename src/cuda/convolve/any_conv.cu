@@ -65,12 +65,11 @@ __global__ void __launch_bounds__(threads) any_conv(const AnyConvArgs args) {
     }
     const ConvResult& result = args.result;
     const int value = int(taps * args.channels) - 2 * differ;
-    const float2 finish = result.finish_of(output);
-    const float number = float(value);
+    const float number = finished(float(value), result.finish_of(output));
     uint32_t bits = uint32_t(value);
-    if (result.element == Element::fp32) bits = stored_bits<Element::fp32>(number, finish);
-    if (result.element == Element::fp16) bits = stored_bits<Element::fp16>(number, finish);
-    if (result.element == Element::bf16) bits = stored_bits<Element::bf16>(number, finish);
+    if (result.element == Element::fp32) bits = __float_as_uint(number);
+    if (result.element == Element::fp16) bits = float_to_half(number);
+    if (result.element == Element::bf16) bits = float_to_bfloat(number);
     result.store(image * result.strides[0] + output * result.strides[1] + row * result.strides[2] + column * result.strides[3], bits);
 }
 

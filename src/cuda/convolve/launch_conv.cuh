@@ -22,11 +22,7 @@ void launch_tensor_conv(const core::BinaryConvProblem& problem, const ConvPlan& 
         check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most), "cudaFuncSetAttribute");
         ready.fetch_or(bit, std::memory_order_relaxed);
     }
-    int resident = 1;
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, conv_threads, size_t(shared_bytes)), "tensor_conv");
-    const int64_t slots = int64_t(resident) * devices().devices[size_t(device)].multiprocessors;
-    const int64_t columns = std::clamp<int64_t>(slots / (plan.output_tiles * problem.groups), 1, plan.args.tiles);
-    const dim3 blocks(unsigned(columns), unsigned(plan.output_tiles), unsigned(problem.groups));
+    const dim3 blocks(unsigned(plan.columns), unsigned(plan.output_tiles), unsigned(problem.groups));
     kernel<<<blocks, conv_threads, size_t(shared_bytes), stream_of(*problem.context)>>>(plan.args);
     check_launch("tensor_conv");
 }

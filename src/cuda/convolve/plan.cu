@@ -1,6 +1,7 @@
 #include "cuda/convolve/plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "core/status.hpp"
@@ -13,7 +14,8 @@ using core::BinaryConvProblem;
 using core::ConvolutionAxis;
 
 constexpr int64_t most_positions = int64_t(1) << 30;
-constexpr int64_t most_bits = int64_t(1) << 22;  // of a sum
+constexpr int64_t most_bits = int64_t(1) << 19;  // of a sum
+constexpr int64_t most_line = 8192;              // positions along an axis, of which a table has the classes
 constexpr int fewest_outputs = 8;
 
 // The different ranges of taps inside that positions of an axis have; empty: too many.
@@ -90,14 +92,16 @@ void lay_out(TensorConvArgs& args, int outputs) {
         return at;
     };
     const int taps = args.down.kernel * args.across.kernel;
-    args.at.cells = take(std::max(phases * args.pieces * args.plane_bytes, taps * outputs * 4));
+    args.buffer_bytes = rounded_up(phases * args.pieces * args.plane_bytes, 128);
+    args.at.cells = take(2 * args.buffer_bytes);
     args.at.weight = take(2 * args.steps * (outputs + 1) * conv_cell_bytes);
     args.at.counts = take(phases * args.tile_cells * 4);
     args.at.places = take(positions * 8), args.at.terms = take(positions * 4), args.at.classes = take(positions * 4);
+    args.at.line_classes = take(args.down.positions + args.across.positions);
     args.at.corrections = take(args.down.classes * args.across.classes * outputs * 4);
     args.at.scales = take(outputs * 8);
-    args.at.taps = take(taps * 4), args.at.chunks = take(2 * args.steps * 8), args.at.steps = take(args.steps * 8);
-    args.at.staging = take(conv_warps * 16 * conv_staging_bytes);
+    args.at.taps = take(taps * 4), args.at.chunks = take(2 * args.steps * 8), args.at.steps = take(args.steps * 4);
+    args.at.staging = take(std::max(conv_warps * 16 * conv_staging_bytes, taps * outputs * 4));
     args.at.total = end;
 }
 
@@ -115,6 +119,9 @@ TensorConvArgs describe(const BinaryConvProblem& problem) {
                         .unit = 1,
                         .row_cells = int(line_cells(problem.across)),
                         .image_rows = int(line_cells(problem.down)),
+                        .by_row_cells = Divisor(int(line_cells(problem.across))),
+                        .by_image_rows = Divisor(int(line_cells(problem.down))),
+                        .by_pieces = {},
                         .pieces = 1,
                         .paired = core::bytes_of_bits(problem.channels) <= 8,
                         .columns = 0,
@@ -124,6 +131,7 @@ TensorConvArgs describe(const BinaryConvProblem& problem) {
                         .steps = 0,
                         .tile_cells = 0,
                         .plane_bytes = 0,
+                        .buffer_bytes = 0,
                         .blocks = 1,
                         .tiles = 0,
                         .stores_runs = false,
@@ -132,7 +140,7 @@ TensorConvArgs describe(const BinaryConvProblem& problem) {
     const auto address = reinterpret_cast<uintptr_t>(problem.x) | reinterpret_cast<uintptr_t>(problem.weight);
     for (const int unit : {16, 8, 4})
         if (args.unit == 1 && args.group_bytes % unit == 0 && address % uintptr_t(unit) == 0) args.unit = unit;
-    if (!args.paired) args.pieces = int(core::ceil_div(args.group_bytes, conv_cell_bytes));
+    if (!args.paired) args.pieces = int(core::ceil_div(args.group_bytes, conv_cell_bytes)), args.by_pieces = Divisor(args.pieces);
     choose_columns(problem, args);
     args.chunks = args.down.kernel * args.columns * args.pieces;
     args.steps = (args.chunks + 1) / 2;
@@ -151,6 +159,7 @@ std::string tensor_conv_reason_against(const BinaryConvProblem& problem) {
     if (problem.channels == 0) return "no channels";
     for (const ConvolutionAxis* axis : {&problem.down, &problem.across}) {
         if (axis->kernel > conv_most_taps) return core::join("a kernel of ", axis->kernel, " along an axis");
+        if (axis->positions() > most_line) return core::join(axis->positions(), " positions along an axis");
         if (axis->stride > conv_most_taps) return core::join("a stride of ", axis->stride);
         if (axis->positions() > 0 && classes_of(*axis).empty()) return "padding cuts kernels in more ways than a table has room for";
         if (axis->dilation > INT16_MAX || axis->before > INT16_MAX) return "dilation or padding of more than 15 bits";
@@ -172,29 +181,34 @@ std::string tensor_conv_defers(const BinaryConvProblem& problem) {
     return problem.group_outputs() < fewest_outputs ? core::join("groups of ", problem.group_outputs(), " outputs") : "";
 }
 
+// Of all tiles that fit, the one that takes the least time, in units of what a block of 64 positions and 64 outputs takes: blocks of the
+// grid run in rounds, those that share a multiprocessor share its time, and one alone there waits as much as it works.
 ConvPlan plan_tensor_conv(const BinaryConvProblem& problem) {
-    ConvPlan plan{describe(problem), 64, 0};
-    TensorConvArgs& args = plan.args;
+    constexpr double tile_overhead = 0.7, first_overhead = 1.0, weight_overhead = 0.1;  // weight: for a step of 64 outputs
+    ConvPlan plan{describe(problem), 64, 1, 1};
     const DeviceInfo& device = device_of(problem);
     const int64_t positions = positions_of(problem);
-    const auto tiles = [&](int outputs, int blocks) {
-        return core::ceil_div(positions, blocks * conv_groups * 64) * core::ceil_div(args.outputs, outputs) * problem.groups;
-    };
-    const auto fits = [&](int outputs, int blocks, int per_multiprocessor) {
-        args.blocks = blocks;
-        lay_out(args, outputs);
-        return (args.at.total + 1024) * per_multiprocessor <= device.shared_bytes_per_block + 1024;
-    };
-    // Tiles of many outputs read cells less often, those of many positions less beyond their ends: as long as all multiprocessors have
-    // some.
-    const int64_t enough = int64_t(device.multiprocessors) * 4;
-    if (args.outputs > 64 && tiles(128, 1) >= device.multiprocessors && fits(128, 1, 1)) plan.outputs = 128;
-    int blocks = 1;
-    while (blocks < 4 && tiles(plan.outputs, 2 * blocks) >= enough && fits(plan.outputs, 2 * blocks, 2)) blocks *= 2;
-    args.blocks = blocks;
-    lay_out(args, plan.outputs);
-    args.tiles = int(core::ceil_div(positions, blocks * conv_groups * 64));
-    plan.output_tiles = int(core::ceil_div(args.outputs, plan.outputs));
+    double least = std::numeric_limits<double>::infinity();
+    for (const int outputs : {64, 128})
+        for (int blocks = 1; blocks <= 4; ++blocks) {
+            ConvPlan now = plan;
+            now.args.blocks = blocks, now.outputs = outputs;
+            lay_out(now.args, outputs);
+            if (now.args.at.total > device.shared_bytes_per_block) continue;
+            constexpr int reserved = 1024;  // shared memory that every block takes besides
+            const int resident =
+                std::min((device.shared_bytes_per_block + reserved) / (now.args.at.total + reserved), conv_resident_blocks(outputs));
+            now.args.tiles = int(core::ceil_div(positions, blocks * conv_groups * 64));
+            now.output_tiles = int(core::ceil_div(now.args.outputs, outputs));
+            const int64_t slots = int64_t(resident) * device.multiprocessors, rows = now.output_tiles * problem.groups;
+            now.columns = int(std::clamp<int64_t>(slots / std::max<int64_t>(rows, 1), 1, std::max(now.args.tiles, 1)));
+            const double size = outputs / 64.0;
+            const auto waves = double(core::ceil_div(now.columns * rows, slots)),
+                       rounds = double(core::ceil_div(now.args.tiles, now.columns));
+            const double time = waves * std::max(resident, 2) *
+                                (rounds * (blocks * size + tile_overhead) + first_overhead + weight_overhead * now.args.steps * size);
+            if (time < least) least = time, plan = now;
+        }
     return plan;
 }
 

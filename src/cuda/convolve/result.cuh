@@ -36,12 +36,18 @@ struct ConvResult {
     }
 };
 
-// What is stored of scale * number + bias, in the lower bits.
+__device__ inline float finished(float number, float2 finish) { return __fadd_rn(__fmul_rn(number, finish.x), finish.y); }
+
+// Two numbers of 16 bits.
 template <Element Type>
-__device__ uint32_t stored_bits(float number, float2 finish) {
-    const float value = __fadd_rn(__fmul_rn(number, finish.x), finish.y);
-    if constexpr (Type == Element::fp16) return float_to_half(value);
-    return Type == Element::bf16 ? float_to_bfloat(value) : __float_as_uint(value);
+__device__ uint32_t stored_pair(float low, float high) {
+    if constexpr (Type == Element::fp16) {
+        const __half2 pair = __floats2half2_rn(low, high);
+        return reinterpret_cast<const uint32_t&>(pair);
+    } else {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        return reinterpret_cast<const uint32_t&>(pair);
+    }
 }
 
 }  // namespace lowbit::cuda

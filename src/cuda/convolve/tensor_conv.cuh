@@ -26,17 +26,15 @@ namespace lowbit::cuda {
 // How tensor cores are asked for the bits that 64 positions (16 of each warp) and the weight have in common.
 struct ConvWgmma {
     template <int Outputs>
-    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, int first_cell, int (&sums)[Outputs / 2]) {
-        const auto* steps = reinterpret_cast<const int2*>(memory + args.at.steps);
-        const uint32_t cells = (ptx::shared_address(memory + args.at.cells) >> 4) + uint32_t(first_cell);
+    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2]) {
+        const auto* steps = reinterpret_cast<const uint32_t*>(memory + args.at.steps);
+        const uint64_t cells = ptx::wgmma_cells(ptx::shared_address(first_cell) >> 4, 0);
         constexpr int plane = Outputs + 1;
         const uint64_t weight = ptx::wgmma_cells(ptx::shared_address(memory + args.at.weight) >> 4, plane);
         ptx::wgmma_fence();
 #pragma unroll 2
         for (int step = 0; step < args.steps; ++step) {
-            const int2 where = steps[step];  // of the first chunk, and how far it is to the second
-            ptx::Wgmma<ptx::WgmmaInt1, Outputs>::shared(sums, ptx::wgmma_cells(cells + uint32_t(where.x), uint32_t(where.y)),
-                                                        weight + uint64_t(step * 2 * plane), step > 0);
+            ptx::Wgmma<ptx::WgmmaInt1, Outputs>::shared(sums, cells + steps[step], weight + uint64_t(step * 2 * plane), step > 0);
         }
         ptx::wgmma_commit();
     }
@@ -50,23 +48,22 @@ struct ConvWgmma {
 
 struct ConvMma {
     template <int Outputs>
-    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, int first_cell, int (&sums)[Outputs / 2]) {
-        const auto* steps = reinterpret_cast<const int2*>(memory + args.at.steps);
+    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2]) {
+        const auto* steps = reinterpret_cast<const uint32_t*>(memory + args.at.steps);
         const int lane = threadIdx.x % 32, matrix = lane / 8, warp = threadIdx.x / 32 % 4;
         constexpr int plane = (Outputs + 1) * conv_cell_bytes;
         // Matrices: rows 0 .. 7 and 8 .. 15 of the first chunk, then of the second; of the weight both chunks of eight outputs, of the
         // next.
-        const uint32_t cells =
-            ptx::shared_address(memory + args.at.cells) + uint32_t(first_cell + warp * 16 + matrix % 2 * 8 + lane % 8) * conv_cell_bytes;
+        const uint32_t cells = ptx::shared_address(first_cell) + uint32_t(warp * 16 + matrix % 2 * 8 + lane % 8) * conv_cell_bytes;
         const uint32_t weight = ptx::shared_address(memory + args.at.weight) + uint32_t(matrix % 2 * plane) +
                                 uint32_t(matrix / 2 * 8 + lane % 8) * conv_cell_bytes;
 #pragma unroll
         for (int i = 0; i < Outputs / 2; ++i) sums[i] = -args.steps * ptx::MmaCommonBits::surplus;
 #pragma unroll 1
         for (int step = 0; step < args.steps; ++step) {
-            const int2 where = steps[step];
+            const uint32_t where = (steps[step] & 0xffffu) + uint32_t(matrix / 2) * (steps[step] >> 16);
             uint32_t a[4];
-            ptx::load_matrices(a, cells + uint32_t(where.x + matrix / 2 * where.y) * conv_cell_bytes);
+            ptx::load_matrices(a, cells + where * conv_cell_bytes);
 #pragma unroll
             for (int column = 0; column < Outputs / 8; column += 2) {
                 uint32_t b[4];
@@ -94,6 +91,7 @@ class TensorConv {
     const int group, first_output;
     static constexpr int plane_bytes = (Outputs + 1) * conv_cell_bytes;  // of the weight; one more, for the banks
     // The bits of 2^23 + 2^22 plus an integer of less than 22 bits are those of their sum as a number of fp32: cheaper than a conversion.
+    // It comes off again together with what is known of a position.
     static constexpr int number_bits = 0x4b400000;
     static constexpr float number_base = 12582912.0f;
     const bool is_integer;
@@ -153,7 +151,7 @@ class TensorConv {
             const int even = 2 * step, odd = even + 1;
             const int a = chunk_cell(even), b = odd < args.chunks ? chunk_cell(odd) : a;
             const bool swap = b < a;  // the second chunk is the one further on
-            at<int2>(args.at.steps)[step] = make_int2(swap ? b : a, swap ? a - b : b - a);
+            at<uint32_t>(args.at.steps)[step] = uint32_t(swap ? b : a) | uint32_t(swap ? a - b : b - a) << 16;  // where, how far
             at<Chunk>(args.at.chunks)[even] = chunk_of(swap ? odd : even);
             at<Chunk>(args.at.chunks)[odd] = chunk_of(swap ? even : odd);
         }
@@ -166,43 +164,46 @@ class TensorConv {
             const int output = first_output + i;
             at<float2>(args.at.scales)[i] = args.result.finish_of(int64_t(group) * args.outputs + (output < args.outputs ? output : 0));
         }
-        // [tap][output], before there are any cells
-        for (int i = threadIdx.x; i < taps() * Outputs; i += conv_threads) at<int>(args.at.cells)[i] = 0;
+        for (int i = threadIdx.x; i < taps() * Outputs; i += conv_threads) at<int>(args.at.staging)[i] = 0;
+        for (int i = threadIdx.x; i < args.down.positions + args.across.positions; i += conv_threads)
+            at<uint8_t>(args.at.line_classes)[i] = uint8_t(i < args.down.positions ? args.down.class_of(i) * args.across.classes
+                                                                                   : args.across.class_of(i - args.down.positions));
     }
 
     __device__ const uint8_t* weight_row(int output) const {
         return args.weight + (int64_t(group) * args.outputs + first_output + output) * args.weight_row_bytes;
     }
     __device__ void load_weight() const {
-        const int slots = 2 * args.steps;
-        for (int i = threadIdx.x; i < slots * Outputs; i += conv_threads) {
-            const int output = i / slots, slot = i - output * slots;
-            const Chunk chunk = at<Chunk>(args.at.chunks)[slot];
-            const bool there = chunk.first >= 0 && first_output + output < args.outputs;
-            uint8_t* to = memory + args.at.weight + slot * plane_bytes + output * conv_cell_bytes;
-            const uint8_t *row = weight_row(output), *from = row + chunk.first * args.group_bytes + chunk.piece * conv_cell_bytes;
-            if (args.unit == 16) {
-                ptx::copy_16(to, there ? from : args.weight, there);
-                continue;
-            }
-            uint4 value = make_uint4(0, 0, 0, 0);
-            if (there) {
-                const int left = args.group_bytes - chunk.piece * conv_cell_bytes;
-                value = load_bytes(from, left < conv_cell_bytes ? left : conv_cell_bytes, args.unit);
-                if (chunk.second >= 0) {
-                    const uint4 second = load_bytes(row + chunk.second * args.group_bytes, args.group_bytes, args.unit);
-                    value.z = second.x, value.w = second.y;
+        // A warp takes an output at a time: its bytes are neighbours.
+        const int lanes = 2 * args.steps <= 8 ? 8 : 2 * args.steps <= 16 ? 16 : 32, per_pass = conv_threads / lanes;
+        for (int output = int(threadIdx.x) / lanes; output < Outputs; output += per_pass)
+            for (int slot = int(threadIdx.x) % lanes; slot < 2 * args.steps; slot += lanes) {
+                const Chunk chunk = at<Chunk>(args.at.chunks)[slot];
+                const bool there = chunk.first >= 0 && first_output + output < args.outputs;
+                uint8_t* to = memory + args.at.weight + slot * plane_bytes + output * conv_cell_bytes;
+                const uint8_t *row = weight_row(output), *from = row + chunk.first * args.group_bytes + chunk.piece * conv_cell_bytes;
+                if (args.unit == 16) {
+                    ptx::copy_16(to, there ? from : args.weight, there);
+                    continue;
                 }
+                uint4 value = make_uint4(0, 0, 0, 0);
+                if (there) {
+                    const int left = args.group_bytes - chunk.piece * conv_cell_bytes;
+                    value = load_bytes(from, left < conv_cell_bytes ? left : conv_cell_bytes, args.unit);
+                    if (chunk.second >= 0) {
+                        const uint4 second = load_bytes(row + chunk.second * args.group_bytes, args.group_bytes, args.unit);
+                        value.z = second.x, value.w = second.y;
+                    }
+                }
+                *reinterpret_cast<uint4*>(to) = value;
             }
-            *reinterpret_cast<uint4*>(to) = value;
-        }
         ptx::commit_copies();
     }
 
     // The product of signs of n bits is n - 2 |x| - 2 |w| + 4 |x and w|. Outside of the image x has no bits, and n and |w| do not count:
     // what they are depends on the class.
     __device__ void fill_corrections() const {
-        int* ones = at<int>(args.at.cells);  // [tap][output]
+        int* ones = at<int>(args.at.staging);  // [tap][output], before anything is stored
         for (int i = threadIdx.x; i < 2 * args.steps * Outputs; i += conv_threads) {
             const int slot = i / Outputs, output = i % Outputs;
             const Chunk chunk = at<Chunk>(args.at.chunks)[slot];
@@ -215,14 +216,12 @@ class TensorConv {
         for (int i = threadIdx.x; i < args.down.classes * args.across.classes * Outputs; i += conv_threads) {
             const int output = i % Outputs, which = i / Outputs, row_class = which / args.across.classes;
             const int column_class = which - row_class * args.across.classes;
-            int sum = 0;
-            for (int row = 0; row < args.down.kernel; ++row)
-                for (int column = 0; column < args.across.kernel; ++column) {
-                    const bool inside = row >= args.down.first[row_class] && row < args.down.end[row_class] &&
-                                        column >= args.across.first[column_class] && column < args.across.end[column_class];
-                    const int count = ones[(row * args.across.kernel + column) * Outputs + output];
-                    sum += inside ? args.channels - 2 * count : 0;
-                }
+            const int first_row = args.down.first[row_class], end_row = args.down.end[row_class];
+            const int first_column = args.across.first[column_class], end_column = args.across.end[column_class];
+            int sum = args.channels * (end_row - first_row) * (end_column - first_column);
+            for (int row = first_row; row < end_row; ++row)
+                for (int column = first_column; column < end_column; ++column)
+                    sum -= 2 * ones[(row * args.across.kernel + column) * Outputs + output];
             at<int>(args.at.corrections)[i] = sum + (is_integer ? 0 : number_bits);
         }
     }
@@ -233,14 +232,14 @@ class TensorConv {
         int image, row, column;
     };
     __device__ Place place_of(int position) const {
-        const int row = position / args.row_cells, image = row / args.image_rows;
+        const int row = args.by_row_cells.quotient(position), image = args.by_image_rows.quotient(row);
         return {image, row - image * args.image_rows, position - row * args.row_cells};
     }
 
-    __device__ void load_cells(int first) const {
+    __device__ void load_cells(int first, uint8_t* cells) const {
         const uint8_t* x = args.x + group * args.group_bytes;
         for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += conv_threads) {
-            const int cell = i / args.pieces, piece = i - cell * args.pieces;
+            const int cell = args.by_pieces.quotient(i), piece = i - cell * args.pieces;
             const Place place = place_of(first + cell);
             int plane = piece;
             for (int down = 0; down < args.down.stride; ++down)
@@ -249,20 +248,28 @@ class TensorConv {
                     const int column = place.column * args.across.stride + across - args.across.before;
                     const bool row_there = place.image < args.images && row >= 0 && row < args.down.size;
                     const bool there = row_there && column >= 0 && column < args.across.size;
-                    uint8_t* to = memory + args.at.cells + plane * args.plane_bytes + cell * conv_cell_bytes;
+                    uint8_t* to = cells + plane * args.plane_bytes + cell * conv_cell_bytes;
                     const int64_t pixel = (int64_t(place.image) * args.down.size + row) * args.across.size + column;
                     const uint8_t* from = x + pixel * args.pixel_bytes + piece * conv_cell_bytes;
                     if (args.unit == 16) {
                         ptx::copy_16(to, there ? from : args.x, there);
                         continue;
                     }
+                    const int right = column + args.across.stride;
+                    const bool right_there =
+                        args.paired && row_there && place.column + 1 < args.row_cells && right >= 0 && right < args.across.size;
+                    const uint8_t* second = from + args.across.stride * args.pixel_bytes;
+                    if (args.unit == 8 && args.paired) {
+                        ptx::copy_8(to, there ? from : args.x, there);
+                        ptx::copy_8(to + 8, right_there ? second : args.x, right_there);
+                        continue;
+                    }
                     uint4 value = make_uint4(0, 0, 0, 0);
                     const int left = args.group_bytes - piece * conv_cell_bytes;
                     if (there) value = load_bytes(from, left < conv_cell_bytes ? left : conv_cell_bytes, args.unit);
-                    const int right = column + args.across.stride;
-                    if (args.paired && row_there && place.column + 1 < args.row_cells && right >= 0 && right < args.across.size) {
-                        const uint4 second = load_bytes(from + args.across.stride * args.pixel_bytes, left, args.unit);
-                        value.z = second.x, value.w = second.y;
+                    if (right_there) {
+                        const uint4 two = load_bytes(second, left, args.unit);
+                        value.z = two.x, value.w = two.y;
                     }
                     *reinterpret_cast<uint4*>(to) = value;
                 }
@@ -270,13 +277,13 @@ class TensorConv {
         ptx::commit_copies();
     }
 
-    __device__ void count_bits() const {
+    __device__ void count_bits(const uint8_t* cells) const {
         for (int cell = threadIdx.x; cell < args.tile_cells; cell += conv_threads)
             for (int phase = 0; phase < phases(); ++phase) {
                 int count = 0;
                 for (int piece = 0; piece < args.pieces; ++piece) {
-                    const uint4 bits =
-                        *at<uint4>(args.at.cells + (phase * args.pieces + piece) * args.plane_bytes + cell * conv_cell_bytes);
+                    const uint8_t* from = cells + (phase * args.pieces + piece) * args.plane_bytes + cell * conv_cell_bytes;
+                    const uint4 bits = *reinterpret_cast<const uint4*>(from);
                     count += __popc(bits.x) + __popc(bits.y);
                     if (!args.paired) count += __popc(bits.z) + __popc(bits.w);
                 }
@@ -293,15 +300,18 @@ class TensorConv {
             at<int64_t>(args.at.places)[i] = there ? place.image * strides[0] + int64_t(group) * args.outputs * strides[1] +
                                                          place.row * strides[2] + place.column * strides[3]
                                                    : -1;
-            at<int>(args.at.classes)[i] =
-                there ? args.down.class_of(place.row) * args.across.classes + args.across.class_of(place.column) : 0;
+            const auto* lines = at<uint8_t>(args.at.line_classes);
+            at<int>(args.at.classes)[i] = there ? lines[place.row] + lines[args.down.positions + place.column] : 0;
         }
     }
     __device__ void fill_terms() const {
         for (int i = threadIdx.x; i < tile_positions(); i += conv_threads) {
             int count = 0;
             for (int tap = 0; tap < taps(); ++tap) count += at<int>(args.at.counts)[at<int>(args.at.taps)[tap] + i];
-            at<int>(args.at.terms)[i] = -2 * count;
+            if (is_integer)
+                at<int>(args.at.terms)[i] = -2 * count;
+            else
+                at<float>(args.at.terms)[i] = number_base + float(2 * count);
         }
     }
 
@@ -313,12 +323,12 @@ class TensorConv {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         uint8_t* staging = memory + args.at.staging + warp * 16 * conv_staging_bytes;
         const auto* places = at<int64_t>(args.at.places) + first_position;
-        int terms[2];
+        uint32_t terms[2];
         const int* corrections[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int position = first_position + lane / 4 + half * 8;
-            terms[half] = at<int>(args.at.terms)[position];
+            terms[half] = at<uint32_t>(args.at.terms)[position];
             corrections[half] = at<int>(args.at.corrections) + at<int>(args.at.classes)[position] * Outputs;
         }
 #pragma unroll
@@ -332,16 +342,19 @@ class TensorConv {
                 for (int half = 0; half < 2; ++half) {
                     const int2 known = *reinterpret_cast<const int2*>(corrections[half] + column);
                     const int* two = sums + (pass * per_pass / 8 + i) * 4 + half * 2;
-                    uint32_t a = uint32_t(4 * two[0] + (terms[half] + known.x)), b = uint32_t(4 * two[1] + (terms[half] + known.y));
-                    if constexpr (Type != Element::int32) {
-                        a = stored_bits<Type>(__uint_as_float(a) - number_base, make_float2(finish.x, finish.y));
-                        b = stored_bits<Type>(__uint_as_float(b) - number_base, make_float2(finish.z, finish.w));
-                    }
+                    const int a = 4 * two[0] + known.x, b = 4 * two[1] + known.y;
                     uint8_t* to = staging + (lane / 4 + half * 8) * conv_staging_bytes + (8 * i + lane % 4 * 2) * int(sizeof(Stored));
+                    if constexpr (Type == Element::int32) {
+                        *reinterpret_cast<int2*>(to) = make_int2(a + int(terms[half]), b + int(terms[half]));
+                        continue;
+                    }
+                    const float base = __uint_as_float(terms[half]);
+                    const float low = finished(__int_as_float(a) - base, make_float2(finish.x, finish.y));
+                    const float high = finished(__int_as_float(b) - base, make_float2(finish.z, finish.w));
                     if constexpr (sizeof(Stored) == 2)
-                        *reinterpret_cast<uint32_t*>(to) = a | b << 16;
+                        *reinterpret_cast<uint32_t*>(to) = stored_pair<Type>(low, high);
                     else
-                        *reinterpret_cast<uint2*>(to) = make_uint2(a, b);
+                        *reinterpret_cast<float2*>(to) = make_float2(low, high);
                 }
             }
             __syncwarp();
@@ -378,38 +391,40 @@ public:
           is_integer(given.result.element == Element::int32) {}
 
     __device__ void run() {
+        const auto buffer = [&](int which) { return memory + args.at.cells + which * args.buffer_bytes; };
+        // Everything is asked for before the first of it is used.
+        load_cells(int(blockIdx.x) * tile_positions(), buffer(0));
         fill_tables();
         __syncthreads();
         load_weight();
-        ptx::wait_for_copies<0>();
-        __syncthreads();
-        fill_corrections();
         const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
-        for (int tile = int(blockIdx.x); tile < args.tiles; tile += int(gridDim.x)) {
-            const int first = tile * tile_positions();
-            __syncthreads();  // all have done with the cells of the tile before
-            load_cells(first);
-            fill_places(first);
+        bool is_first = true;
+        for (int tile = int(blockIdx.x), now = 0; tile < args.tiles; tile += int(gridDim.x), now ^= 1) {
+            const uint8_t* cells = buffer(now);
             ptx::wait_for_copies<0>();
             ptx::show_to_copy_engine();
-            __syncthreads();
+            __syncthreads();  // the cells are there, and all have done with those of the tile before
+            const int next = tile + int(gridDim.x);
+            if (next < args.tiles) load_cells(next * tile_positions(), buffer(now ^ 1));
             for (int block = 0; block < args.blocks; ++block) {
-                const int first_cell = (block * conv_groups + warpgroup) * 64;
+                const int first_position = (block * conv_groups + warpgroup) * 64;
                 int sums[Outputs / 2];
-                Engine::template start<Outputs>(args, memory, first_cell, sums);
+                Engine::template start<Outputs>(args, memory, cells + first_position * conv_cell_bytes, sums);
                 if (block == 0) {  // while the tensor core works
-                    count_bits();
+                    fill_places(tile * tile_positions());
+                    count_bits(cells);
+                    if (is_first) fill_corrections();
+                    is_first = false;
                     __syncthreads();
                     fill_terms();
                     __syncthreads();
                 }
                 Engine::finish(sums);
-                const int first_position = first_cell + warp * 16;
                 switch (args.result.element) {
-                case Element::fp16: store<Element::fp16>(sums, first_position); break;
-                case Element::bf16: store<Element::bf16>(sums, first_position); break;
-                case Element::int32: store<Element::int32>(sums, first_position); break;
-                default: store<Element::fp32>(sums, first_position); break;
+                case Element::fp16: store<Element::fp16>(sums, first_position + warp * 16); break;
+                case Element::bf16: store<Element::bf16>(sums, first_position + warp * 16); break;
+                case Element::int32: store<Element::int32>(sums, first_position + warp * 16); break;
+                default: store<Element::fp32>(sums, first_position + warp * 16); break;
                 }
             }
         }
@@ -417,7 +432,7 @@ public:
 };
 
 template <class Engine, int Outputs>
-__global__ void __launch_bounds__(conv_threads, Outputs == 64 ? 3 : 2) tensor_conv(const __grid_constant__ TensorConvArgs args) {
+__global__ void __launch_bounds__(conv_threads, conv_resident_blocks(Outputs)) tensor_conv(const __grid_constant__ TensorConvArgs args) {
     extern __shared__ __align__(128) uint8_t conv_memory[];
     TensorConv<Engine, Outputs>(args, conv_memory).run();
 }

@@ -8,9 +8,10 @@ namespace lowbit::cuda {
 namespace {
 
 // In clocks of a multiprocessor of an H200.
-constexpr double tile_overhead = 2500;                                // first bytes, last sums, the store
-constexpr double exchange_overhead = 2000, overhead_per_split = 200;  // of splits: two meetings of a cluster, and sums on their way
-constexpr double halves_overhead = 4000;                              // half of the sums of two blocks
+constexpr double tile_overhead = 2500;      // first bytes, last sums, the store
+constexpr double exchange_overhead = 1200;  // of splits: two meetings of a cluster, and those who come late
+constexpr double teams_overhead = 600;      // the same within a block
+constexpr double halves_overhead = 4000;    // half of the sums of two blocks
 constexpr int fewest_stages_per_split = 4;
 
 int64_t cluster_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens) {
@@ -22,6 +23,16 @@ double memory_rate(double blocks) { return 2590.0 * blocks / (blocks + 12.0); }
 
 // Bytes that the cache gives all blocks together in a clock.
 constexpr double cache_rate = 5800;
+
+// Bytes that a block sends to others of its cluster in a clock.
+double exchange_rate(int blocks) { return blocks <= 4 ? 10.0 : 6.5; }
+
+// Of blocks that share out K: each has the sums of all results, keeps its part of them and sends the others.
+double exchange(const HopperTile& tile, int splits) {
+    if (splits == 1) return 0;
+    const double bytes = double(tile.rows) * tile.tokens * 4 * (splits - 1) / splits;
+    return exchange_overhead + bytes / exchange_rate(splits);
+}
 
 double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_blocks, int splits) {
     const HopperTile& tile = kernel.tile;
@@ -46,7 +57,7 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     }
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;
-    return waves * (loop + overhead) + (splits > 1 ? exchange_overhead + overhead_per_split * splits : 0);
+    return waves * (loop + overhead) + exchange(tile, splits) + (tile.teams > 1 ? teams_overhead : 0);
 }
 
 bool fits_at_once(const HopperKernel& kernel, int64_t rows, int64_t tokens, int splits) {
@@ -68,10 +79,11 @@ HopperChoice choose_hopper(HopperKernels kernels, int64_t rows, int64_t tokens, 
     for (size_t i = 0; i < kernels.size(); ++i) {
         if (!kernels[i].exists()) continue;
         const int64_t stages = core::ceil_div(k_blocks, kernels[i].tile.depth);
+        if (stages < kernels[i].tile.teams) continue;
         for (int splits = 1; splits <= kernels[i].most_splits; ++splits) {
             if (splits > 1 && stages / splits < fewest_stages_per_split) break;
             // More clusters than the chip holds: one after the other, each from its first byte on.
-            if (splits > 1 && !fits_at_once(kernels[i], rows, tokens, splits)) break;
+            if ((splits > 1 || kernels[i].tile.teams > 1) && !fits_at_once(kernels[i], rows, tokens, splits)) break;
             const double now = cost(kernels[i], rows, tokens, k_blocks, splits);
             if (now < least) least = now, best = {int(i), splits, now};
         }

@@ -18,12 +18,16 @@ struct HopperTile {
     bool alternate =
         false;  // each warpgroup has a tile of its own, and one multiplies while the other stores; else they halve a tile's rows
 
-    // Warpgroups that multiply: four hide decoding better behind each other's products, where few tokens need few registers.
+    // Warpgroups that multiply: four hide decoding better behind each other's products, where few tokens need few registers; three divide
+    // rows that two do not.
     int groups = 2;
+    // Teams of them take the stages of a tile by turns, and add up their sums at the end: few rows per block without too few warpgroups,
+    // and far less to exchange than with as many blocks that share out K. A block has one tile, then.
+    int teams = 1;
     constexpr int threads() const { return 128 * (groups + 1); }
     // The register file is dealt out evenly at the launch; then the warpgroup that copies gives most of its share away.
     constexpr int copy_registers() const { return groups == 2 ? 40 : 24; }
-    constexpr int multiply_registers() const { return groups == 2 ? 232 : 112; }
+    constexpr int multiply_registers() const { return groups == 2 ? 232 : groups == 3 ? 160 : 112; }
 };
 
 // Tiles come in bands of `band` token tiles; inside of a band the token tile changes fastest, so that the tiles under way at one time form

@@ -459,7 +459,8 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     schedule.band = std::min(8, schedule.token_tiles);
     const int cluster = std::max(tile.cluster, choice.splits), resident = kernel.resident_clusters(cluster);
     args.halved = halved_tiles(kernel, problem.n(), problem.m(), k_blocks_of(kind, problem));
-    const int64_t clusters = choice.splits > 1 ? schedule.count() : std::min<int64_t>(schedule.count() + args.halved, resident);
+    const bool one_tile = choice.splits > 1 || tile.teams > 1;
+    const int64_t clusters = one_tile ? schedule.count() : std::min<int64_t>(schedule.count() + args.halved, resident);
     kernel.launch(args, int(clusters) * cluster, cluster, *problem.context);
 }
 
@@ -498,8 +499,11 @@ void add_hopper(core::Registry& registry) {
             kernel.needs = "compute capability 9.0";
             kernel.supports = [=](const MatmulProblem& p) {
                 const std::string reason = hopper_reason_against(family, p);
-                if (!reason.empty() || hopper_kernels_for(family, p)[i].exists()) return reason;
-                return core::join("no such tile for ", p.weight.format().print());
+                if (!reason.empty()) return reason;
+                const HopperKernel& own = hopper_kernels_for(family, p)[i];
+                if (!own.exists()) return core::join("no such tile for ", p.weight.format().print());
+                const bool has_stages = core::ceil_div(k_blocks_of(kind, p), own.tile.depth) >= own.tile.teams;
+                return has_stages ? std::string() : core::join("K = ", p.k(), " is too short for two teams");
             };
             kernel.defers = [=](const MatmulProblem& p) -> std::string {
                 // Plain numbers that decode/ leaves alone, since their rows are many: copies of 16 bytes per thread were faster.

@@ -94,8 +94,8 @@ constexpr int most_boxes() {
 }
 
 template <class Source, int Rows, int Tokens>
-constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false, int groups = 2) {
-    const int all = Rows / 64 / (alternate ? 1 : groups) * Tokens / store_pass_tokens;
+constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false, int groups = 2, int teams = 1) {
+    const int all = Rows / 64 / (alternate ? 1 : groups / teams) * Tokens / store_pass_tokens;
     const int boxes = all < 2 ? 2 : all < most_boxes<Source>() ? all : most_boxes<Source>();
     return {.rows = Rows,
             .tokens = Tokens,
@@ -104,7 +104,8 @@ constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false, i
             .cluster = cluster,
             .boxes = boxes,
             .alternate = alternate,
-            .groups = groups};
+            .groups = groups,
+            .teams = teams};
 }
 
 // How much longer than with other types a k block takes the tensor core.
@@ -136,9 +137,15 @@ struct RowsKernels {
         static constexpr HopperTile tile = make_tile<Source, 128, 64>(1, 1);
         static constexpr double clocks = 290 * pace<typename Source::Kind>;
     };
+    // For weights whose rows make waves of this size that are nearly full.
+    struct Three {
+        using Source = Source_;
+        static constexpr HopperTile tile = make_tile<Source, 192, 128>(1, 2, false, 3);
+        static constexpr double clocks = 800 * pace<typename Source::Kind>;
+    };
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<Large>(), hopper_kernel<Square>(), hopper_kernel<Few>(),
-                                               hopper_kernel<Together>()};
+                                               hopper_kernel<Together>(), hopper_kernel<Three>()};
         return kernels;
     }
 };
@@ -149,7 +156,7 @@ struct SomeRowsKernels {
     using Rows = RowsKernels<Source>;
     static HopperKernels all() {
         static const HopperKernel kernels[] = {
-            hopper_kernel<typename Rows::Large>(), hopper_kernel<typename Rows::Square>(), hopper_kernel<typename Rows::Few>(), {}};
+            hopper_kernel<typename Rows::Large>(), hopper_kernel<typename Rows::Square>(), hopper_kernel<typename Rows::Few>(), {}, {}};
         return kernels;
     }
 };
@@ -177,10 +184,27 @@ struct TilesKernels {
         static constexpr HopperTile tile = make_tile<Source, 256, 32>(2, 1);
         static constexpr double clocks = 630 * Source::decode_cost;
     };
+    // Half the rows, for weights that have too few of them: with two teams, or with more tokens.
+    struct Narrow {
+        using Source = Source_;
+        static constexpr HopperTile tile = make_tile<Source, 128, 64>(2, 1, false, 4, 2);
+        static constexpr double clocks = 390 * Source::decode_cost;
+    };
+    struct Middle {
+        using Source = Source_;
+        static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 1);
+        static constexpr double clocks = 600 * Source::decode_cost;
+    };
+    struct Three {
+        using Source = Source_;
+        static constexpr HopperTile tile = make_tile<Source, 192, 128>(1, 2, false, 3);
+        static constexpr double clocks = 880 * Source::decode_cost;
+    };
     using Wide = typename RowsKernels<Source_>::Large;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<Large>(), hopper_kernel<Square>(), hopper_kernel<Few>(),
-                                               hopper_kernel<Fewer>(), hopper_kernel<Wide>()};
+        static const HopperKernel kernels[] = {hopper_kernel<Large>(),  hopper_kernel<Square>(), hopper_kernel<Few>(),
+                                               hopper_kernel<Fewer>(),  hopper_kernel<Wide>(),   hopper_kernel<Narrow>(),
+                                               hopper_kernel<Middle>(), hopper_kernel<Three>()};
         return kernels;
     }
 };
@@ -190,18 +214,25 @@ template <class Source>
 struct FewTilesKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {{}, {}, hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>()};
+        static const HopperKernel kernels[] = {{}, {}, hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>(), {},
+                                               {}, {}};
         return kernels;
     }
 };
 
-// Compiled for three: where decoding takes long, the tiles with few rows or few tokens gain little.
+// Compiled for five: where decoding takes long, the others gain little.
 template <class Source>
 struct SomeTilesKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {
-            {}, hopper_kernel<typename Tiles::Square>(), hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>()};
+        static const HopperKernel kernels[] = {{},
+                                               hopper_kernel<typename Tiles::Square>(),
+                                               hopper_kernel<typename Tiles::Few>(),
+                                               {},
+                                               hopper_kernel<typename Tiles::Wide>(),
+                                               hopper_kernel<typename Tiles::Narrow>(),
+                                               hopper_kernel<typename Tiles::Middle>(),
+                                               {}};
         return kernels;
     }
 };
@@ -212,7 +243,8 @@ struct WidenedKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<typename Tiles::Wide>(), hopper_kernel<typename Tiles::Square>(),
-                                               hopper_kernel<typename Tiles::Few>()};
+                                               hopper_kernel<typename Tiles::Few>(), hopper_kernel<typename Tiles::Narrow>(),
+                                               hopper_kernel<typename Tiles::Middle>()};
         return kernels;
     }
 };

@@ -23,8 +23,9 @@ template <class C>
 class HopperGemm {
     static constexpr HopperTile tile = C::tile;
     static_assert(!tile.alternate || tile.depth == 1);
-    static constexpr int groups = tile.groups, groups_per_tile = tile.alternate ? 1 : groups;
-    static constexpr int copy_registers = tile.copy_registers(), multiply_registers = tile.multiply_registers();
+    static_assert(tile.teams == 1 || (tile.teams == 2 && !tile.alternate && tile.cluster == 1));
+    static constexpr int groups = tile.groups, teams = tile.teams, groups_per_tile = tile.alternate ? 1 : groups / teams;
+    static constexpr int threads = tile.threads(), copy_registers = tile.copy_registers(), multiply_registers = tile.multiply_registers();
     static constexpr int blocks_per_group = tile.rows / 64 / groups_per_tile;
     using Kind = typename C::Source::Kind;
     using Weight = typename C::Source::template Tile<tile.rows, blocks_per_group>;
@@ -69,18 +70,26 @@ public:
         tile.cluster == 2 && groups == 2 && !tile.alternate && int(offsetof(Shared, store)) >= tile_bytes / groups;
 
     __device__ static void run(const HopperArgs& args, Shared& shared) {
-        const bool clustered = tile.cluster > 1 || args.splits > 1;
         if (threadIdx.x == groups * 128) {
             ptx::prefetch_map(args.tokens), ptx::prefetch_map(args.weight);
             if (args.store_boxes) ptx::prefetch_map(args.output);
         }
-        if (threadIdx.x == 0) {
-            shared.ring.initialise(scale_warp ? 2 : 1, 4 * groups_per_tile * tile.cluster);
-            shared.turns.initialise();
-            ptx::publish_barriers();
-        }
-        clustered ? ptx::meet_cluster() : __syncthreads();
         const int warp = __shfl_sync(~0u, int(threadIdx.x) / 32, 0);  // tells the compiler that it is uniform
+        // The warp that copies makes the barriers, and begins at once where no other block's copies come into this one's stages.
+        if (warp == groups * 4) {
+            if (ptx::elect_one()) {
+                shared.ring.initialise(scale_warp ? 2 : 1, 4 * groups_per_tile * tile.cluster);
+                shared.turns.initialise();
+                ptx::publish_barriers();
+            }
+            __syncwarp();
+        }
+        if constexpr (tile.cluster > 1)
+            ptx::meet_cluster();
+        else if (warp == groups * 4)
+            ptx::announce_to_block(threads);
+        else
+            ptx::meet_warps(0, threads);
         if (warp >= groups * 4) {
             ptx::give_up_registers<copy_registers>();
             if (warp == groups * 4) copy_all(args, shared);
@@ -379,10 +388,12 @@ private:
         typename Weight::Fragment even, odd;
         typename Weight::Raw raw;
         At previous = at;
-        const int k_blocks = piece.k_count * tile.depth;
+        const int team = teams == 1 ? 0 : group / groups_per_tile, k_blocks = (piece.k_count + teams - 1 - team) / teams * tile.depth;
         const auto fetch = [&](int k, int d) {  // d: the k block's place in its stage
             if (d == 0) shared.ring.wait_full(at);
-            Weight::fetch(raw, shared.weight[at.stage][d], first_block, piece.row + first_block * 64, piece.k_first * tile.depth + k, args);
+            const int block = teams == 1 ? k : (team + (k - d) / tile.depth * teams) * tile.depth + d;
+            Weight::fetch(raw, shared.weight[at.stage][d], first_block, piece.row + first_block * 64, piece.k_first * tile.depth + block,
+                          args);
         };
         const auto step = [&](int k, int d, auto& now, auto& next) {
             const uint64_t tokens = ptx::wgmma_tile(shared.tokens[at.stage][d]);
@@ -393,7 +404,11 @@ private:
                 Weight::template multiply<tile.tokens>(sums, now, s, tokens + uint64_t(s * ptx::wgmma_step_bytes / 16), k > 0 || s > 0);
             ptx::wgmma_commit();
             const At leaving = previous;
-            if (last_of_stage) previous = at, at.advance();
+            if (last_of_stage) {
+                previous = at;
+#pragma unroll
+                for (int i = 0; i < teams; ++i) at.advance();
+            }
             if (more) fetch(k + 1, (d + 1) % tile.depth);
             ptx::wgmma_wait<1>();
             Weight::keep(next);
@@ -420,10 +435,11 @@ private:
 
     __device__ static void multiply_all(const HopperArgs& args, Shared& shared, int group) {
         Store store(shared.store[group], group);
-        const int first_block = tile.alternate || turned ? 0 : group * blocks_per_group;
+        const int first_block = tile.alternate || turned ? 0 : group % groups_per_tile * blocks_per_group;
         At at;
         uint32_t round = 0;
         if (tile.alternate && group == 1) at.advance(args.k_stages);
+        if (teams > 1 && group >= groups_per_tile) at.advance();
         for_each_piece(args, tile.alternate ? group : 0, tile.alternate ? groups : 1, [&](Piece piece) {
             const int row = piece.row + first_block * 64, token = turned ? piece.token + group * token_blocks * 64 : piece.token;
             Sums sums;
@@ -439,8 +455,9 @@ private:
                 multiply_tile(args, shared, group, at, piece, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
             uint32_t mine = ~0u;                                      // units of the results
+            if constexpr (teams > 1) mine = add_teams(shared, group, sums);
             if constexpr (most_splits > 1)
-                if (args.splits > 1) mine = add_splits(args, shared, group, sums);
+                if (args.splits > 1) mine = add_splits(args, shared, group, sums, mine);
             if constexpr (can_halve)
                 if (piece.half && !exchange_halves(shared, group, sums)) return;
             store.store(args, sums, row, token, mine);
@@ -473,52 +490,85 @@ private:
         }
     }
 
-    // Which units of the results are this block's: there, the sums are those of all K.
-    __device__ static uint32_t add_splits(const HopperArgs& args, Shared& shared, int group, Sums& sums) {
+    // Which units of the results are this team's: there, the sums are those of both.
+    __device__ static uint32_t add_teams(Shared& shared, int group, Sums& sums) {
+        static_assert(teams == 1 || units % teams == 0);
+        constexpr int name = groups + 1, held = units / teams * (unit_sums / 4 * 128);  // names up to `groups` are the stores'
+        const int team = group / groups_per_tile, partner = (group + groups_per_tile) % groups;
+        uint4* parts = parts_of_thread(shared);
+        ptx::meet_warps(name, groups * 128);  // all have done with the ring
+        uint32_t mine = 0;
+#pragma unroll
+        for (int unit = 0; unit < units; ++unit) {
+            if (unit % teams == team) {
+                mine |= 1u << unit;
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < unit_sums; i += 4)
+                parts[group * held + (unit / teams * unit_sums + i) / 4 * 128] =
+                    make_uint4(as_word(sum_of(sums, unit, i)), as_word(sum_of(sums, unit, i + 1)), as_word(sum_of(sums, unit, i + 2)),
+                               as_word(sum_of(sums, unit, i + 3)));
+        }
+        ptx::meet_warps(name, groups * 128);
+#pragma unroll
+        for (int unit = 0; unit < units; ++unit) {
+            if (unit % teams != team) continue;
+#pragma unroll
+            for (int i = 0; i < unit_sums; i += 4)
+                add_four(sums, unit, i, parts[partner * held + (unit / teams * unit_sums + i) / 4 * 128]);
+        }
+        return mine;
+    }
+
+    // Of those units of the results that are this warpgroup's, those that are this block's: there, the sums are those of all K.
+    __device__ static uint32_t add_splits(const HopperArgs& args, Shared& shared, int group, Sums& sums, uint32_t units_here) {
         const int me = int(ptx::block_in_cluster()), held = units_held(args.splits);
+        // Blocks take turns over all of a tile's units, so that all get as many.
+        const int first_unit = group % groups_per_tile * units;
         uint4* parts = parts_of_thread(shared);
         // Where a block keeps what another one sent of a unit.
         const auto place = [&](int from, int owner, int unit) {
             const int slot = from < owner ? from : from - 1;
             return parts + ((slot * groups + group) * held + unit / args.splits) * (unit_sums / 4 * 128);
         };
-        const auto sum_of = [&](int unit, int i) -> Sum& {
-            return sums[unit * unit_sums / (tile.tokens / 2)][unit * unit_sums % (tile.tokens / 2) + i];
-        };
         ptx::meet_cluster();  // all have done with their rings
 #pragma unroll
         for (int unit = 0; unit < units; ++unit) {
-            const int owner = unit % args.splits;
-            if (owner == me) continue;
+            const int owner = (first_unit + unit) % args.splits;
+            if (owner == me || !(units_here >> unit & 1)) continue;
             const uint32_t to = ptx::address_in_block(place(me, owner, unit), uint32_t(owner));
 #pragma unroll
             for (int i = 0; i < unit_sums; i += 4)
                 ptx::store_in_block(to + uint32_t(i / 4 * 128 * 16),
-                                    make_uint4(as_word(sum_of(unit, i)), as_word(sum_of(unit, i + 1)), as_word(sum_of(unit, i + 2)),
-                                               as_word(sum_of(unit, i + 3))));
+                                    make_uint4(as_word(sum_of(sums, unit, i)), as_word(sum_of(sums, unit, i + 1)),
+                                               as_word(sum_of(sums, unit, i + 2)), as_word(sum_of(sums, unit, i + 3))));
         }
         ptx::meet_cluster();
         uint32_t mine = 0;
 #pragma unroll
         for (int unit = 0; unit < units; ++unit) {
-            if (unit % args.splits != me) continue;
+            if ((first_unit + unit) % args.splits != me || !(units_here >> unit & 1)) continue;
             mine |= 1u << unit;
 #pragma unroll 1
             for (int from = 0; from < args.splits; ++from) {
                 if (from == me) continue;
                 const uint4* theirs = place(from, me, unit);
 #pragma unroll
-                for (int i = 0; i < unit_sums; i += 4) {
-                    const uint4 four = theirs[i / 4 * 128];
-                    const uint32_t words[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-                    for (int e = 0; e < 4; ++e) sum_of(unit, i + e) += reinterpret_cast<const Sum&>(words[e]);
-                }
+                for (int i = 0; i < unit_sums; i += 4) add_four(sums, unit, i, theirs[i / 4 * 128]);
             }
         }
         return mine;
     }
     __device__ static uint32_t as_word(const Sum& sum) { return reinterpret_cast<const uint32_t&>(sum); }
+    __device__ static Sum& sum_of(Sums& sums, int unit, int i) {
+        return sums[unit * unit_sums / (tile.tokens / 2)][unit * unit_sums % (tile.tokens / 2) + i];
+    }
+    __device__ static void add_four(Sums& sums, int unit, int first, const uint4& four) {
+        const uint32_t words[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum_of(sums, unit, first + i) += reinterpret_cast<const Sum&>(words[i]);
+    }
 
     // Block 0 of the two gets the sums of all K for the rows of the first warpgroup, block 1 for those of the second: true there.
     __device__ static bool exchange_halves(Shared& shared, int group, Sums& sums) {

@@ -28,6 +28,16 @@ __device__ inline void copy_16(void* shared, const void* global, bool valid) {
 #endif
 }
 
+// The same of 8 bytes.
+__device__ inline void copy_8(void* shared, const void* global, bool valid) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(valid ? 8u : 0u)
+                 : "memory");
+#else
+    *static_cast<uint2*>(shared) = valid ? *static_cast<const uint2*>(global) : make_uint2(0, 0);
+#endif
+}
+
 // Keeps a number in its register: the compiler would rather compute an address anew at every use than hold it.
 template <class Number>
 __device__ inline void hold(Number& number) {

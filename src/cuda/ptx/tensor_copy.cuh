@@ -118,6 +118,18 @@ __device__ inline void meet_cluster() {
 #endif
 }
 
+// Some warps of a block; every such group has a name of its own.
+__device__ inline void meet_warps(int name, int threads) {
+#if LOWBIT_HOPPER
+    asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+#endif
+}
+// All threads of a block, of which one warp only says that it was here.
+__device__ inline void announce_to_block(int threads) {
+#if LOWBIT_HOPPER
+    asm volatile("bar.arrive 0, %0;" ::"r"(threads) : "memory");
+#endif
+}
 // The 128 threads of a warpgroup; `name` is 1 or more.
 __device__ inline void meet_warpgroup(int name) {
 #if LOWBIT_HOPPER
