@@ -4,11 +4,11 @@
 
 namespace lowbit::cuda {
 
-constexpr int conv_most_taps = 16;     // along an axis
-constexpr int conv_most_classes = 16;  // of one axis
+constexpr int conv_most_taps = 16;    // along an axis
+constexpr int conv_most_steps = 256;  // products of 256 bits that make a result
 constexpr int conv_threads = 256, conv_warps = conv_threads / 32, conv_groups = 2;
 // Blocks of a multiprocessor, as far as registers go.
-__host__ __device__ constexpr int conv_resident_blocks(int outputs) { return outputs == 64 ? 3 : 2; }
+__host__ __device__ constexpr int conv_resident_blocks(int outputs) { return outputs <= 64 ? 3 : 2; }
 constexpr int conv_cell_bytes = 16;
 constexpr int conv_staging_bytes = 128 + 16;  // of a position: what is stored at a time, and a step aside for the next position's banks
 
@@ -27,45 +27,43 @@ struct Divisor {
 
 struct ConvAxisArgs {
     int size, kernel, stride, before, dilation, positions;
-    int classes;
-    int16_t first[conv_most_classes], end[conv_most_classes];  // taps inside, of each class
 
-    __device__ int phase(int tap) const { return tap * dilation % stride; }
-    __device__ int shift(int tap) const { return tap * dilation / stride; }
+    __host__ __device__ int phase(int tap) const { return tap * dilation % stride; }
+    __host__ __device__ int shift(int tap) const { return tap * dilation / stride; }
     __device__ int rounded_up(int distance) const { return dilation == 1 ? distance : (distance + dilation - 1) / dilation; }
-    __device__ int class_of(int position) const {
+    // How many taps of a position of the result are inside of the image.
+    __device__ int taps_inside(int position) const {
         const int start = position * stride - before;
-        const int inside = start >= 0 ? 0 : rounded_up(-start), beyond = size > start ? rounded_up(size - start) : 0;
-        const int from = inside < kernel ? inside : kernel, to = beyond < from ? from : beyond < kernel ? beyond : kernel;
-        int found = 0;
-        while (found < classes - 1 && (first[found] != from || end[found] != to)) ++found;
-        return found;
+        const int first = start >= 0 ? 0 : rounded_up(-start), end = size > start ? rounded_up(size - start) : 0;
+        const int last = end < kernel ? end : kernel;
+        return last > first ? last - first : 0;
     }
 };
 
-// Where things lie in shared memory, in bytes.
+// Where things lie in shared memory, in bytes. Of cells, places and terms there are two: for this tile and the next.
 struct ConvShared {
-    int cells, weight, counts, places, terms, classes, line_classes, corrections, scales, taps, chunks, steps, staging, total;
+    int cells, weight, places, terms, line_taps, scales, staging, total;
 };
 
 struct TensorConvArgs {
     const uint8_t *x, *weight;
     ConvAxisArgs down, across;
-    int images, channels, pixel_bytes, group_bytes, outputs, weight_row_bytes;  // outputs, channels: of a group
-    int unit;                                                                   // bytes that can be read at a time: 16, 8, 4 or 1
+    int images, pixel_bytes, group_bytes, outputs, weight_row_bytes;  // outputs: of a group
+    int tap_bits;  // what a tap inside adds to the number that comes off twice the matches: channels, and twice the bits that fill up cells
+    int unit;      // bytes that can be read at a time: 16, 8, 4 or 1
     int row_cells, image_rows;
     Divisor by_row_cells, by_image_rows, by_pieces;
-    int pieces;   // cells of a pixel
-    bool paired;  // a cell has two pixels
-    // Columns of the weight that one chunk takes: a second one (else -1) where cells have two pixels.
-    int columns;
-    int8_t column_first[conv_most_taps], column_second[conv_most_taps];
-    int chunks, steps;
-    int tile_cells, plane_bytes, buffer_bytes;  // of cells; there are two buffers, for this tile and the next
-    int blocks, tiles;                          // blocks: of 64 positions, per warpgroup
-    bool stores_runs;                           // 16 bytes of outputs at a time
+    int pieces;   // cells of a pixel, without those of its complement
+    bool folded;  // a cell has both the bits of a pixel and their complement
+    int tile_cells, plane_bytes, complement_bytes, buffer_bytes;
+    int blocks, tiles;  // blocks: of 64 positions, per warpgroup
+    bool stores_runs;   // 16 bytes of outputs at a time
     ConvShared at;
     ConvResult result;
+    // Of each step the first of its two cells, and how far the second is from it (in the upper 16 bits).
+    int steps;
+    uint32_t step_cells[conv_most_steps];
+    uint8_t folded_taps[conv_most_taps * conv_most_taps];  // which tap comes when, where a step takes two
 };
 
 }  // namespace lowbit::cuda

@@ -37,7 +37,10 @@ core::Kernel<core::BinaryConvProblem> tensor_conv_kernel(std::string name, std::
     kernel.run = [](const core::BinaryConvProblem& problem) {
         const ConvPlan plan = plan_tensor_conv(problem);
         if (plan.args.tiles == 0 || plan.output_tiles == 0 || problem.down.positions() == 0 || problem.across.positions() == 0) return;
-        plan.outputs == 128 ? launch_tensor_conv<Engine, 128>(problem, plan) : launch_tensor_conv<Engine, 64>(problem, plan);
+        const auto launch = plan.outputs == 128  ? launch_tensor_conv<Engine, 128>
+                            : plan.outputs == 64 ? launch_tensor_conv<Engine, 64>
+                                                 : launch_tensor_conv<Engine, 32>;
+        launch(problem, plan);
     };
     return kernel;
 }

@@ -13,7 +13,7 @@ std::string tensor_conv_defers(const core::BinaryConvProblem& problem);
 
 struct ConvPlan {
     TensorConvArgs args;
-    int outputs;                // of a tile: 64 or 128
+    int outputs;                // of a tile: 32, 64 or 128
     int output_tiles, columns;  // of the grid: blocks that share the position tiles of an output tile
 };
 ConvPlan plan_tensor_conv(const core::BinaryConvProblem& problem);

@@ -13,6 +13,7 @@ struct ConvResult {
     const float *scale = nullptr, *bias = nullptr;
     int64_t scale_stride = 0, bias_stride = 0;
 
+    ConvResult() = default;
     explicit ConvResult(const core::BinaryConvProblem& problem)
         : y(problem.y.data),
           element(problem.y.element),
