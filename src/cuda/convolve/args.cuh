@@ -6,9 +6,8 @@ namespace lowbit::cuda {
 
 constexpr int conv_most_taps = 16;    // along an axis
 constexpr int conv_most_steps = 256;  // products of 256 bits that make a result
-constexpr int conv_threads = 256, conv_warps = conv_threads / 32, conv_groups = 2;
-// Blocks of a multiprocessor, as far as registers go.
-__host__ __device__ constexpr int conv_resident_blocks(int outputs) { return outputs <= 64 ? 3 : 2; }
+// Warpgroups of a multiprocessor, as far as registers go: in one block or in several.
+__host__ __device__ constexpr int conv_most_groups(int outputs) { return outputs <= 64 ? 6 : 4; }
 constexpr int conv_cell_bytes = 16;
 constexpr int conv_staging_bytes = 128 + 16;  // of a position: what is stored at a time, and a step aside for the next position's banks
 
@@ -18,11 +17,11 @@ struct Divisor {
 
     Divisor() = default;
     explicit Divisor(int divisor) : value(uint32_t(divisor)) {
-        while ((uint64_t(1) << shift) < value) ++shift;
+        while ((uint64_t(1) << (shift + 1)) < value) ++shift;
         // Rounded up: for n < 2^30 the error stays below 1 / value.
-        multiplier = uint32_t(((uint64_t(1) << (31 + shift)) + value - 1) / value);
+        if (value > 1) multiplier = uint32_t(((uint64_t(1) << (32 + shift)) + value - 1) / value);
     }
-    __device__ int quotient(int n) const { return value == 1 ? n : int(uint64_t(uint32_t(n)) * multiplier >> 31 >> shift); }
+    __device__ int quotient(int n) const { return value == 1 ? n : int(__umulhi(uint32_t(n), multiplier) >> shift); }
 };
 
 struct ConvAxisArgs {
@@ -42,7 +41,7 @@ struct ConvAxisArgs {
 
 // Where things lie in shared memory, in bytes. Of cells, places and terms there are two: for this tile and the next.
 struct ConvShared {
-    int cells, weight, places, terms, line_taps, scales, staging, total;
+    int cells, weight, places, terms, scales, staging, total;
 };
 
 struct TensorConvArgs {
@@ -56,8 +55,8 @@ struct TensorConvArgs {
     int pieces;   // cells of a pixel, without those of its complement
     bool folded;  // a cell has both the bits of a pixel and their complement
     int tile_cells, plane_bytes, complement_bytes, buffer_bytes;
-    int blocks, tiles;  // blocks: of 64 positions, per warpgroup
-    bool stores_runs;   // 16 bytes of outputs at a time
+    int groups, blocks, tiles;  // warpgroups; blocks of 64 positions that one of them takes of a tile
+    bool stores_runs;           // 16 bytes of outputs at a time
     ConvShared at;
     ConvResult result;
     // Of each step the first of its two cells, and how far the second is from it (in the upper 16 bits).

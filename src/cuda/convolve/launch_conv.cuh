@@ -23,7 +23,7 @@ void launch_tensor_conv(const core::BinaryConvProblem& problem, const ConvPlan& 
         ready.fetch_or(bit, std::memory_order_relaxed);
     }
     const dim3 blocks(unsigned(plan.columns), unsigned(plan.output_tiles), unsigned(problem.groups));
-    kernel<<<blocks, conv_threads, size_t(shared_bytes), stream_of(*problem.context)>>>(plan.args);
+    kernel<<<blocks, unsigned(plan.args.groups * 128), size_t(shared_bytes), stream_of(*problem.context)>>>(plan.args);
     check_launch("tensor_conv");
 }
 

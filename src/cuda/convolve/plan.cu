@@ -15,7 +15,6 @@ using core::ConvolutionAxis;
 
 constexpr int64_t most_positions = int64_t(1) << 30;
 constexpr int64_t most_bits = int64_t(1) << 19;  // of a sum
-constexpr int64_t most_line = 8192;              // positions along an axis, of which a table has the classes
 constexpr int fewest_outputs = 8, fewest_tile_outputs = 32;
 
 ConvAxisArgs axis_args(const ConvolutionAxis& axis) {
@@ -47,7 +46,7 @@ int tap_cell(const TensorConvArgs& args, int tap) {
 }
 
 void lay_out(TensorConvArgs& args, int outputs) {
-    const int phases = phases_of(args), positions = args.blocks * conv_groups * 64;
+    const int phases = phases_of(args), positions = args.groups * args.blocks * 64;
     const int span = args.down.shift(args.down.kernel - 1) * args.row_cells + args.across.shift(args.across.kernel - 1);
     args.tile_cells = positions + span;
     // Threads that bring the pieces of a pixel write to different banks.
@@ -64,10 +63,15 @@ void lay_out(TensorConvArgs& args, int outputs) {
     args.at.cells = take(2 * args.buffer_bytes);
     args.at.weight = take(2 * args.steps * (outputs + 1) * conv_cell_bytes);
     args.at.places = take(2 * positions * 8), args.at.terms = take(2 * positions * 4);
-    args.at.line_taps = take(args.down.positions + args.across.positions);
     args.at.scales = take(outputs * 8);
-    args.at.staging = take(conv_warps * 16 * conv_staging_bytes);
+    args.at.staging = take(args.groups * 64 * conv_staging_bytes);
     args.at.total = end;
+}
+
+// Also lays out. A thread remembers 32 of its cells.
+bool fits(TensorConvArgs& args, int outputs, const DeviceInfo& device) {
+    lay_out(args, outputs);
+    return args.at.total <= device.shared_bytes_per_block && args.tile_cells * args.pieces * phases_of(args) <= 32 * 128 * args.groups;
 }
 
 void fill_steps(TensorConvArgs& args) {
@@ -121,14 +125,14 @@ const DeviceInfo& device_of(const BinaryConvProblem& problem) { return devices()
 
 // What a block takes, with `resident` of them on a multiprocessor and so many tiles each. Instructions: of each quarter of it.
 double block_clocks(const TensorConvArgs& args, int outputs, int resident, double tiles) {
-    constexpr double cell_instructions = 0.5, place_instructions = 0.4, store_instructions = 300, stretched = 1.3;
-    constexpr double first_clocks = 4000, store_latency = 700, tile_latency = 800, step_latency = 40;
+    constexpr double cell_instructions = 0.4, store_instructions = 300, weight_instructions = 0.2, stretched = 1.3;
+    constexpr double first_clocks = 4000, store_latency = 700, tile_latency = 500, step_latency = 40;
     const double size = outputs / 64.0, cells = double(args.tile_cells) * args.pieces * phases_of(args);
-    const double bring = cells * cell_instructions + args.blocks * conv_groups * 64 * place_instructions;
-    const double issue = bring + conv_groups * args.blocks * store_instructions * size;
-    const double tensor = conv_groups * args.blocks * args.steps * 16 * (1 + size);
-    const double latency = bring + tile_latency + args.blocks * (store_latency * size + step_latency * args.steps);
-    return first_clocks + resident * args.steps * outputs * cell_instructions +
+    const double issue = cells * cell_instructions + args.groups * args.blocks * store_instructions * size;
+    const double tensor = args.groups * args.blocks * args.steps * 16 * (1 + size);
+    const double latency =
+        tile_latency + cells / args.groups * cell_instructions * 2 + args.blocks * (store_latency * size + step_latency * args.steps);
+    return first_clocks + resident * args.steps * outputs * weight_instructions +
            tiles * std::max(resident * std::max(issue, tensor) * stretched, latency);
 }
 
@@ -138,7 +142,6 @@ std::string tensor_conv_reason_against(const BinaryConvProblem& problem) {
     if (problem.channels == 0) return "no channels";
     for (const ConvolutionAxis* axis : {&problem.down, &problem.across}) {
         if (axis->kernel > conv_most_taps) return core::join("a kernel of ", axis->kernel, " along an axis");
-        if (axis->positions() > most_line) return core::join(axis->positions(), " positions along an axis");
         if (axis->stride > conv_most_taps) return core::join("a stride of ", axis->stride);
         if (axis->dilation > INT16_MAX || axis->before > INT16_MAX) return "dilation or padding of more than 15 bits";
     }
@@ -154,8 +157,9 @@ std::string tensor_conv_reason_against(const BinaryConvProblem& problem) {
     TensorConvArgs args = describe(problem);
     if (args.steps > conv_most_steps) return "a weight beyond shared memory";
     args.blocks = 1;
-    lay_out(args, fewest_tile_outputs);
-    return args.at.total > device_of(problem).shared_bytes_per_block ? "tiles beyond shared memory" : "";
+    for (args.groups = 1; args.groups <= 2; ++args.groups)
+        if (fits(args, fewest_tile_outputs, device_of(problem))) return "";
+    return "tiles beyond shared memory";
 }
 
 std::string tensor_conv_defers(const BinaryConvProblem& problem) {
@@ -170,23 +174,24 @@ ConvPlan plan_tensor_conv(const BinaryConvProblem& problem) {
     const DeviceInfo& device = device_of(problem);
     const int64_t positions = positions_of(problem);
     double least = std::numeric_limits<double>::infinity();
+    const auto consider = [&](int outputs, int groups, int blocks) {
+        TensorConvArgs args = described;
+        args.groups = groups, args.blocks = blocks;
+        if (!fits(args, outputs, device)) return;
+        constexpr int reserved = 1024;  // shared memory that every block takes besides
+        const int resident =
+            std::min((device.shared_bytes_per_block + reserved) / (args.at.total + reserved), conv_most_groups(outputs) / groups);
+        args.tiles = int(core::ceil_div(positions, groups * blocks * 64));
+        const auto output_tiles = int(core::ceil_div(args.outputs, outputs));
+        const int64_t slots = int64_t(resident) * device.multiprocessors, rows = output_tiles * problem.groups;
+        const auto columns = int(std::clamp<int64_t>(slots / std::max<int64_t>(rows, 1), 1, std::max(args.tiles, 1)));
+        const double time = double(core::ceil_div(columns * rows, slots)) *
+                            block_clocks(args, outputs, resident, double(core::ceil_div(args.tiles, columns)));
+        if (time < least) least = time, plan = {args, outputs, output_tiles, columns};
+    };
     for (const int outputs : {fewest_tile_outputs, 64, 128})
-        for (int blocks = 1; blocks <= 4; ++blocks) {
-            TensorConvArgs args = described;
-            args.blocks = blocks;
-            lay_out(args, outputs);
-            if (args.at.total > device.shared_bytes_per_block) continue;
-            constexpr int reserved = 1024;  // shared memory that every block takes besides
-            const int resident =
-                std::min((device.shared_bytes_per_block + reserved) / (args.at.total + reserved), conv_resident_blocks(outputs));
-            args.tiles = int(core::ceil_div(positions, blocks * conv_groups * 64));
-            const auto output_tiles = int(core::ceil_div(args.outputs, outputs));
-            const int64_t slots = int64_t(resident) * device.multiprocessors, rows = output_tiles * problem.groups;
-            const auto columns = int(std::clamp<int64_t>(slots / std::max<int64_t>(rows, 1), 1, std::max(args.tiles, 1)));
-            const double time = double(core::ceil_div(columns * rows, slots)) *
-                                block_clocks(args, outputs, resident, double(core::ceil_div(args.tiles, columns)));
-            if (time < least) least = time, plan = {args, outputs, output_tiles, columns};
-        }
+        for (const int groups : {1, 2, 3, 4, 6})
+            for (int blocks = 1; blocks <= 4 && groups <= conv_most_groups(outputs); ++blocks) consider(outputs, groups, blocks);
     fill_steps(plan.args);
     return plan;
 }

@@ -89,7 +89,8 @@ template <class Engine, int Outputs>
 class TensorConv {
     const TensorConvArgs& args;
     uint8_t* const memory;
-    const int group, first_output;
+    const int group, first_output, threads;
+    uint8_t* const y;                                                    // of the first output
     static constexpr int plane_bytes = (Outputs + 1) * conv_cell_bytes;  // of the weight; one more, for the banks
     // The bits of 2^23 + 2^22 plus an integer of less than 22 bits are those of their sum as a number of fp32: cheaper than a conversion.
     // It comes off again together with what is known of a position.
@@ -100,7 +101,7 @@ class TensorConv {
     __device__ T* at(int offset) const {
         return reinterpret_cast<T*>(memory + offset);
     }
-    __device__ int tile_positions() const { return args.blocks * conv_groups * 64; }
+    __device__ int tile_positions() const { return args.blocks * args.groups * 64; }
 
     // Up to 16 bytes, and zeros behind them.
     __device__ static uint4 load_bytes(const uint8_t* from, int bytes, int unit) {
@@ -148,39 +149,39 @@ class TensorConv {
 
     // ---- once per block ----
 
-    __device__ void fill_tables() const {
-        for (int i = threadIdx.x; i < Outputs; i += conv_threads) {
+    __device__ void fill_scales() const {
+        for (int i = threadIdx.x; i < Outputs; i += threads) {
             const int output = first_output + i;
             at<float2>(args.at.scales)[i] = args.result.finish_of(int64_t(group) * args.outputs + (output < args.outputs ? output : 0));
         }
-        for (int i = threadIdx.x; i < args.down.positions + args.across.positions; i += conv_threads)
-            at<uint8_t>(args.at.line_taps)[i] =
-                uint8_t(i < args.down.positions ? args.down.taps_inside(i) : args.across.taps_inside(i - args.down.positions));
     }
 
-    // Visits the pieces of the weight that are this thread's: where it lies in shared memory, where it comes from (null: nowhere), which
-    // piece of its tap it is. Neighbouring threads have neighbouring pieces of an output.
+    // Visits the pieces of the weight that are this thread's: where it lies in shared memory, where it comes from, whether there is
+    // anything there, which piece of its tap it is. Neighbouring threads have neighbouring pieces of an output.
     template <class Visit>
     __device__ void for_each_weight(Visit visit) const {
-        const int taps = args.down.kernel * args.across.kernel, count = taps * args.pieces;
+        const int count = args.down.kernel * args.across.kernel * args.pieces;
         const int slots = args.folded ? 2 * args.steps : count;  // a step takes two taps then, and the last may have but one
-        const int lanes = slots <= 8 ? 8 : slots <= 16 ? 16 : 32, per_pass = conv_threads / lanes;
-        for (int output = int(threadIdx.x) / lanes; output < Outputs; output += per_pass)
-            for (int slot = int(threadIdx.x) % lanes; slot < slots; slot += lanes) {
-                const int tap = !args.folded ? args.by_pieces.quotient(slot) : slot < count ? args.folded_taps[slot] : 0;
-                const int piece = args.folded ? 0 : slot - tap * args.pieces;
-                const uint8_t* row = args.weight + (int64_t(group) * args.outputs + first_output + output) * args.weight_row_bytes;
-                const bool there = slot < count && first_output + output < args.outputs;
-                visit(memory + args.at.weight + (args.folded ? slot : 2 * slot) * plane_bytes + output * conv_cell_bytes,
-                      there ? row + tap * args.group_bytes + piece * conv_cell_bytes : nullptr, piece);
+        const int lanes = slots <= 8 ? 8 : slots <= 16 ? 16 : 32, first = int(threadIdx.x) / lanes, every = threads / lanes;
+        const uint8_t* rows = args.weight + (int64_t(group) * args.outputs + first_output) * args.weight_row_bytes;
+        for (int slot = int(threadIdx.x) % lanes; slot < slots; slot += lanes) {
+            const int tap = !args.folded ? args.by_pieces.quotient(slot) : slot < count ? args.folded_taps[slot] : 0;
+            const int piece = args.folded ? 0 : slot - tap * args.pieces;
+            uint8_t* to = memory + args.at.weight + (args.folded ? slot : 2 * slot) * plane_bytes + first * conv_cell_bytes;
+            const uint8_t* from = rows + int64_t(first) * args.weight_row_bytes + tap * args.group_bytes + piece * conv_cell_bytes;
+            for (int output = first; output < Outputs; output += every) {
+                visit(to, from, slot < count && first_output + output < args.outputs, piece);
+                to += every * conv_cell_bytes, from += every * args.weight_row_bytes;
             }
+        }
     }
     __device__ void load_weight() const {
-        for_each_weight([&](uint8_t* to, const uint8_t* from, int piece) { load_piece(to, from ? from : args.weight, piece, from); });
+        for_each_weight(
+            [&](uint8_t* to, const uint8_t* from, bool there, int piece) { load_piece(to, there ? from : args.weight, piece, there); });
         ptx::commit_copies();
     }
     __device__ void complement_weight() const {
-        for_each_weight([&](uint8_t* bits, const uint8_t* from, int) { complement_piece(bits, plane_bytes, from); });
+        for_each_weight([&](uint8_t* bits, const uint8_t*, bool there, int) { complement_piece(bits, plane_bytes, there); });
     }
 
     // ---- once per tile ----
@@ -193,59 +194,56 @@ class TensorConv {
         return {image, row - image * args.image_rows, position - row * args.row_cells};
     }
 
+    // Where the results of a position are stored, in bytes, and what comes off their sums.
+    __device__ void note_place(Place place, int index) const {
+        const int64_t* strides = args.result.strides;
+        int64_t offset = -1;
+        int bits = 0;
+        if (place.image < args.images && place.row < args.down.positions && place.column < args.across.positions) {
+            offset = (place.image * strides[0] + place.row * strides[2] + place.column * strides[3]) * args.result.bytes();
+            bits = args.tap_bits * (args.down.taps_inside(place.row) * args.across.taps_inside(place.column));
+        }
+        at<int64_t>(args.at.places)[index] = offset;
+        const bool is_integer = args.result.element == Element::int32;
+        at<uint32_t>(args.at.terms)[index] = is_integer ? uint32_t(bits) : __float_as_uint(number_base + float(bits));
+    }
+
     // A thread asks for some cells, and makes their complements when they have come: a bit of the result for each that is not padding, in
-    // the order of asking. (More than 32 cells of each thread would not fit into shared memory.)
-    __device__ uint32_t load_cells(int first, uint8_t* cells) const {
+    // the order of asking. The position that a cell belongs to is noted on the way. which: of the two buffers.
+    __device__ uint32_t load_cells(int tile, int which) const {
         const uint8_t* x = args.x + group * args.group_bytes;
+        uint8_t* cells = memory + args.at.cells + which * args.buffer_bytes;
+        const int positions = tile_positions(), first = tile * positions;
         uint32_t inside = 0, bit = 1;
-        for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += conv_threads) {
+        for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += threads) {
             const int cell = args.by_pieces.quotient(i), piece = i - cell * args.pieces;
             const Place place = place_of(first + cell);
             uint8_t* to = cells + piece * args.plane_bytes + cell * conv_cell_bytes;
+            const int top = place.row * args.down.stride - args.down.before, left = place.column * args.across.stride - args.across.before;
+            const int corner = (place.image * args.down.size + top) * args.across.size + left;
             for (int down = 0; down < args.down.stride; ++down)
                 for (int across = 0; across < args.across.stride; ++across) {
-                    const int row = place.row * args.down.stride + down - args.down.before;
-                    const int column = place.column * args.across.stride + across - args.across.before;
-                    const bool there = place.image < args.images && uint32_t(row) < uint32_t(args.down.size) &&
-                                       uint32_t(column) < uint32_t(args.across.size);
-                    const int pixel = (place.image * args.down.size + row) * args.across.size + column;
+                    const bool there = place.image < args.images && uint32_t(top + down) < uint32_t(args.down.size) &&
+                                       uint32_t(left + across) < uint32_t(args.across.size);
+                    const int pixel = corner + down * args.across.size + across;
                     load_piece(to, there ? x + int64_t(pixel) * args.pixel_bytes + piece * conv_cell_bytes : args.x, piece, there);
                     if (there) inside |= bit;
                     bit <<= 1;
                     to += args.pieces * args.plane_bytes;
                 }
+            if (piece == 0 && cell < positions) note_place(place, which * positions + cell);
         }
         ptx::commit_copies();
         return inside;
     }
-    __device__ void complement_cells(uint8_t* cells, uint32_t inside) const {
+    __device__ void complement_cells(int which, uint32_t inside) const {
+        uint8_t* cells = memory + args.at.cells + which * args.buffer_bytes;
         const int phases = args.down.stride * args.across.stride;
-        for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += conv_threads) {
+        for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += threads) {
             const int cell = args.by_pieces.quotient(i), piece = i - cell * args.pieces;
             uint8_t* bits = cells + piece * args.plane_bytes + cell * conv_cell_bytes;
             for (int phase = 0; phase < phases; ++phase, inside >>= 1, bits += args.pieces * args.plane_bytes)
                 complement_piece(bits, args.complement_bytes, inside & 1);
-        }
-    }
-
-    // Where results are stored, in bytes, and what comes off their sums.
-    __device__ void fill_places(int first, int which) const {
-        const auto* taps = at<uint8_t>(args.at.line_taps);
-        const int64_t* strides = args.result.strides;
-        const int bytes = args.result.bytes();
-        const bool is_integer = args.result.element == Element::int32;
-        for (int i = threadIdx.x; i < tile_positions(); i += conv_threads) {
-            const Place place = place_of(first + i);
-            const bool there = place.image < args.images && place.row < args.down.positions && place.column < args.across.positions;
-            int64_t offset = -1;
-            int bits = 0;
-            if (there) {
-                offset = (place.image * strides[0] + place.row * strides[2] + place.column * strides[3]) * bytes;
-                bits = args.tap_bits * (taps[place.row] * taps[args.down.positions + place.column]);
-            }
-            at<int64_t>(args.at.places)[which * tile_positions() + i] = offset;
-            at<uint32_t>(args.at.terms)[which * tile_positions() + i] =
-                is_integer ? uint32_t(bits) : __float_as_uint(number_base + float(bits));
         }
     }
 
@@ -258,7 +256,6 @@ class TensorConv {
         uint8_t* staging = memory + args.at.staging + warp * 16 * conv_staging_bytes;
         const auto* places = at<int64_t>(args.at.places) + first;
         const uint32_t terms[2] = {at<uint32_t>(args.at.terms)[first + lane / 4], at<uint32_t>(args.at.terms)[first + lane / 4 + 8]};
-        auto* y = static_cast<uint8_t*>(args.result.y) + (int64_t(group) * args.outputs + first_output) * args.result.strides[1] * size;
 #pragma unroll
         for (int pass = 0; pass < Outputs / per_pass; ++pass) {
             if (pass > 0 && first_output + pass * per_pass >= args.outputs) break;
@@ -317,34 +314,34 @@ class TensorConv {
 
 public:
     __device__ TensorConv(const TensorConvArgs& given, uint8_t* shared)
-        : args(given), memory(shared), group(int(blockIdx.z)), first_output(int(blockIdx.y) * Outputs) {}
+        : args(given),
+          memory(shared),
+          group(int(blockIdx.z)),
+          first_output(int(blockIdx.y) * Outputs),
+          threads(args.groups * 128),
+          y(static_cast<uint8_t*>(args.result.y) +
+            (int64_t(group) * args.outputs + first_output) * args.result.strides[1] * args.result.bytes()) {}
 
     __device__ void run() {
-        const auto buffer = [&](int which) { return memory + args.at.cells + which * args.buffer_bytes; };
         // Everything is asked for before the first of it is used.
-        uint32_t inside = load_cells(int(blockIdx.x) * tile_positions(), buffer(0));
+        uint32_t inside = load_cells(int(blockIdx.x), 0);
         load_weight();
-        fill_tables();
-        __syncthreads();
-        fill_places(int(blockIdx.x) * tile_positions(), 0);
+        fill_scales();
         ptx::wait_for_copies<0>();
         complement_weight();
         const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / 128, 0), warp = threadIdx.x / 32 % 4;
         for (int tile = int(blockIdx.x), now = 0; tile < args.tiles; tile += int(gridDim.x), now ^= 1) {
-            uint8_t* cells = buffer(now);
             ptx::wait_for_copies<0>();
-            complement_cells(cells, inside);
+            complement_cells(now, inside);
             ptx::show_to_copy_engine();
             __syncthreads();  // the cells are there, and all have done with those of the tile before
+            const uint8_t* cells = memory + args.at.cells + now * args.buffer_bytes;
             const int next = tile + int(gridDim.x);
             for (int block = 0; block < args.blocks; ++block) {
-                const int first_position = (block * conv_groups + warpgroup) * 64;
+                const int first_position = (block * args.groups + warpgroup) * 64;
                 int sums[Outputs / 2];
                 Engine::template start<Outputs>(args, memory, cells + first_position * conv_cell_bytes, sums);
-                if (block == 0 && next < args.tiles) {  // while the tensor core works
-                    inside = load_cells(next * tile_positions(), buffer(now ^ 1));
-                    fill_places(next * tile_positions(), now ^ 1);
-                }
+                if (block == 0 && next < args.tiles) inside = load_cells(next, now ^ 1);  // while the tensor core works
                 Engine::finish(sums);
                 const int first = now * tile_positions() + first_position + warp * 16;
                 switch (args.result.element) {
@@ -359,7 +356,7 @@ public:
 };
 
 template <class Engine, int Outputs>
-__global__ void __launch_bounds__(conv_threads, conv_resident_blocks(Outputs)) tensor_conv(const __grid_constant__ TensorConvArgs args) {
+__global__ void __launch_bounds__(conv_most_groups(Outputs) * 128, 1) tensor_conv(const __grid_constant__ TensorConvArgs args) {
     extern __shared__ __align__(128) uint8_t conv_memory[];
     TensorConv<Engine, Outputs>(args, conv_memory).run();
 }
