@@ -8,6 +8,8 @@ constexpr int conv_most_taps = 16;    // along an axis
 constexpr int conv_most_steps = 256;  // products of 256 bits that make a result
 // Warpgroups of a multiprocessor, as far as registers go: in one block or in several.
 __host__ __device__ constexpr int conv_most_groups(int outputs) { return outputs <= 64 ? 6 : 4; }
+// How the bits of a pixel or a tap are read: whole cells; 8 bytes, which fold with their complement into a cell; or whatever there is.
+enum class ConvBits { cells, folded, any };
 constexpr int conv_cell_bytes = 16;
 constexpr int conv_staging_bytes = 128 + 16;  // of a position: what is stored at a time, and a step aside for the next position's banks
 
@@ -26,16 +28,16 @@ struct Divisor {
 
 struct ConvAxisArgs {
     int size, kernel, stride, before, dilation, positions;
+    Divisor by_dilation;
 
     __host__ __device__ int phase(int tap) const { return tap * dilation % stride; }
     __host__ __device__ int shift(int tap) const { return tap * dilation / stride; }
-    __device__ int rounded_up(int distance) const { return dilation == 1 ? distance : (distance + dilation - 1) / dilation; }
     // How many taps of a position of the result are inside of the image.
     __device__ int taps_inside(int position) const {
         const int start = position * stride - before;
-        const int first = start >= 0 ? 0 : rounded_up(-start), end = size > start ? rounded_up(size - start) : 0;
-        const int last = end < kernel ? end : kernel;
-        return last > first ? last - first : 0;
+        const int first = by_dilation.quotient(max(-start, 0) + dilation - 1);
+        const int end = min(by_dilation.quotient(max(size - start, 0) + dilation - 1), kernel);
+        return max(end - first, 0);
     }
 };
 
@@ -52,11 +54,13 @@ struct TensorConvArgs {
     int unit;      // bytes that can be read at a time: 16, 8, 4 or 1
     int row_cells, image_rows;
     Divisor by_row_cells, by_image_rows, by_pieces;
-    int pieces;   // cells of a pixel, without those of its complement
+    int pieces;  // cells of a pixel, without those of its complement
+    ConvBits bits;
     bool folded;  // a cell has both the bits of a pixel and their complement
     int tile_cells, plane_bytes, complement_bytes, buffer_bytes;
-    int groups, blocks, tiles;  // warpgroups; blocks of 64 positions that one of them takes of a tile
-    bool stores_runs;           // 16 bytes of outputs at a time
+    int groups, blocks, tiles;                    // warpgroups; blocks of 64 positions that one of them takes of a tile
+    bool stores_runs;                             // 16 bytes of outputs at a time
+    int image_bytes, line_bytes, position_bytes;  // of the result
     ConvShared at;
     ConvResult result;
     // Of each step the first of its two cells, and how far the second is from it (in the upper 16 bits).

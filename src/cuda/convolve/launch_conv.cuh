@@ -10,9 +10,9 @@
 
 namespace lowbit::cuda {
 
-template <class Engine, int Outputs>
+template <class Engine, int Outputs, ConvBits Bits>
 void launch_tensor_conv(const core::BinaryConvProblem& problem, const ConvPlan& plan) {
-    const auto kernel = tensor_conv<Engine, Outputs>;
+    const auto kernel = tensor_conv<Engine, Outputs, Bits>;
     const int device = problem.context->device_index, shared_bytes = plan.args.at.total;
     // Asked for once per device, for the most a block may have.
     static std::atomic<uint64_t> ready{0};
@@ -27,6 +27,15 @@ void launch_tensor_conv(const core::BinaryConvProblem& problem, const ConvPlan& 
     check_launch("tensor_conv");
 }
 
+template <class Engine, ConvBits Bits>
+void launch_tensor_conv(const core::BinaryConvProblem& problem, const ConvPlan& plan) {
+    switch (plan.outputs) {
+    case 128: return launch_tensor_conv<Engine, 128, Bits>(problem, plan);
+    case 64: return launch_tensor_conv<Engine, 64, Bits>(problem, plan);
+    default: return launch_tensor_conv<Engine, 32, Bits>(problem, plan);
+    }
+}
+
 template <class Engine>
 core::Kernel<core::BinaryConvProblem> tensor_conv_kernel(std::string name, std::string needs) {
     core::Kernel<core::BinaryConvProblem> kernel;
@@ -37,10 +46,11 @@ core::Kernel<core::BinaryConvProblem> tensor_conv_kernel(std::string name, std::
     kernel.run = [](const core::BinaryConvProblem& problem) {
         const ConvPlan plan = plan_tensor_conv(problem);
         if (plan.args.tiles == 0 || plan.output_tiles == 0 || problem.down.positions() == 0 || problem.across.positions() == 0) return;
-        const auto launch = plan.outputs == 128  ? launch_tensor_conv<Engine, 128>
-                            : plan.outputs == 64 ? launch_tensor_conv<Engine, 64>
-                                                 : launch_tensor_conv<Engine, 32>;
-        launch(problem, plan);
+        switch (plan.args.bits) {
+        case ConvBits::cells: launch_tensor_conv<Engine, ConvBits::cells>(problem, plan); break;
+        case ConvBits::folded: launch_tensor_conv<Engine, ConvBits::folded>(problem, plan); break;
+        case ConvBits::any: launch_tensor_conv<Engine, ConvBits::any>(problem, plan); break;
+        }
     };
     return kernel;
 }

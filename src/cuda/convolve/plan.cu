@@ -18,7 +18,8 @@ constexpr int64_t most_bits = int64_t(1) << 19;  // of a sum
 constexpr int fewest_outputs = 8, fewest_tile_outputs = 32;
 
 ConvAxisArgs axis_args(const ConvolutionAxis& axis) {
-    return {int(axis.size), int(axis.kernel), int(axis.stride), int(axis.before), int(axis.dilation), int(axis.positions())};
+    return {int(axis.size),     int(axis.kernel),      int(axis.stride),           int(axis.before),
+            int(axis.dilation), int(axis.positions()), Divisor(int(axis.dilation))};
 }
 
 int largest_shift(const ConvolutionAxis& axis) { return int(axis.dilation * (axis.kernel - 1) / axis.stride); }
@@ -112,10 +113,13 @@ TensorConvArgs describe(const BinaryConvProblem& problem) {
     args.unit = 1;
     for (const int unit : {16, 8, 4})
         if (args.unit == 1 && args.group_bytes % unit == 0 && address % uintptr_t(unit) == 0) args.unit = unit;
+    args.bits = args.unit == 16 ? ConvBits::cells : args.unit == 8 && args.folded ? ConvBits::folded : ConvBits::any;
     args.steps = args.folded ? int(core::ceil_div(problem.taps(), 2)) : int(problem.taps()) * args.pieces;
     args.result = ConvResult(problem);
     const int per_run = 16 / args.result.bytes();
     const int64_t* strides = args.result.strides;
+    args.image_bytes = int(strides[0] * args.result.bytes());
+    args.line_bytes = int(strides[2] * args.result.bytes()), args.position_bytes = int(strides[3] * args.result.bytes());
     args.stores_runs = strides[1] == 1 && args.outputs % per_run == 0 && strides[0] % per_run == 0 && strides[2] % per_run == 0 &&
                        strides[3] % per_run == 0 && reinterpret_cast<uintptr_t>(args.result.y) % 16 == 0;
     return args;
@@ -151,9 +155,13 @@ std::string tensor_conv_reason_against(const BinaryConvProblem& problem) {
     if (problem.outputs > INT32_MAX / 4) return core::join(problem.outputs, " outputs");
     if (positions_of(problem) > most_positions) return "more positions than 30 bits count";
     if (problem.down.reach() * line_cells(problem.across) > most_positions / 64) return "a kernel that reaches far";
-    if (core::checked_multiply(problem.images, core::checked_multiply(problem.down.size, problem.across.size, "x"), "x") > INT32_MAX)
-        return "more pixels than 31 bits count";
+    if (core::checked_multiply(problem.images, core::checked_multiply(problem.down.size, problem.across.size, "x"), "x") > most_positions)
+        return "more pixels than 30 bits count";
     if (problem.channels * problem.taps() >= most_bits) return core::join(problem.channels, " channels");
+    const int64_t* strides = problem.y.strides;
+    const int64_t line = std::max<int64_t>(problem.down.positions(), 1) * strides[2];
+    const int64_t column = std::max<int64_t>(problem.across.positions(), 1) * strides[3];
+    if (std::max({strides[0], line, column}) > INT32_MAX / 8) return "an image of y beyond 31 bits";
     TensorConvArgs args = describe(problem);
     if (args.steps > conv_most_steps) return "a weight beyond shared memory";
     args.blocks = 1;

@@ -85,7 +85,7 @@ struct ConvMma {
     }
 };
 
-template <class Engine, int Outputs>
+template <class Engine, int Outputs, ConvBits Bits>
 class TensorConv {
     const TensorConvArgs& args;
     uint8_t* const memory;
@@ -124,64 +124,70 @@ class TensorConv {
         }
         return make_uint4(words[0], words[1], words[2], words[3]);
     }
-    // A piece of the bits of a pixel or a tap, or zeros; its complement is not there yet.
-    __device__ void load_piece(uint8_t* to, const uint8_t* from, int piece, bool there) const {
-        if (args.unit == 16) return ptx::copy_16(to, from, there);
-        if (args.unit == 8 && args.folded) return ptx::copy_8(to, from, there);
+    __device__ bool folded() const { return Bits == ConvBits::any ? args.folded : Bits == ConvBits::folded; }
+
+    // A piece of the bits of a pixel or a tap; of a folded cell the first half counts.
+    __device__ uint4 read_piece(const uint8_t* from, int piece) const {
+        if constexpr (Bits == ConvBits::cells) return *reinterpret_cast<const uint4*>(from);
+        if constexpr (Bits == ConvBits::folded) {
+            const uint2 half = *reinterpret_cast<const uint2*>(from);
+            return make_uint4(half.x, half.y, 0, 0);
+        }
         const int left = args.group_bytes - piece * conv_cell_bytes;
-        uint4 value = make_uint4(0, 0, 0, 0);
-        if (there) value = load_bytes(from, left < conv_cell_bytes ? left : conv_cell_bytes, args.unit);
-        if (args.folded)
-            *reinterpret_cast<uint2*>(to) = make_uint2(value.x, value.y);
-        else
-            *reinterpret_cast<uint4*>(to) = value;
+        return load_bytes(from, left < conv_cell_bytes ? left : conv_cell_bytes, args.unit);
     }
-    __device__ void complement_piece(uint8_t* bits, int distance, bool there) const {
+    // With its complement, or zeros for both.
+    __device__ void write_piece(uint8_t* to, int distance, uint4 value, bool there) const {
         const uint32_t mask = there ? ~0u : 0u;
-        if (args.folded) {
-            const uint2 two = *reinterpret_cast<const uint2*>(bits);
-            reinterpret_cast<uint2*>(bits)[1] = make_uint2(~two.x & mask, ~two.y & mask);
+        if (folded()) {
+            *reinterpret_cast<uint4*>(to) = make_uint4(value.x & mask, value.y & mask, ~value.x & mask, ~value.y & mask);
         } else {
-            const uint4 four = *reinterpret_cast<const uint4*>(bits);
-            *reinterpret_cast<uint4*>(bits + distance) = make_uint4(~four.x & mask, ~four.y & mask, ~four.z & mask, ~four.w & mask);
+            *reinterpret_cast<uint4*>(to) = make_uint4(value.x & mask, value.y & mask, value.z & mask, value.w & mask);
+            *reinterpret_cast<uint4*>(to + distance) = make_uint4(~value.x & mask, ~value.y & mask, ~value.z & mask, ~value.w & mask);
         }
     }
 
     // ---- once per block ----
 
-    __device__ void fill_scales() const {
-        for (int i = threadIdx.x; i < Outputs; i += threads) {
-            const int output = first_output + i;
-            at<float2>(args.at.scales)[i] = args.result.finish_of(int64_t(group) * args.outputs + (output < args.outputs ? output : 0));
-        }
+    // Of one output for each thread, while there are any.
+    __device__ float2 load_scale() const {
+        const int output = first_output + int(threadIdx.x);
+        return args.result.finish_of(int64_t(group) * args.outputs + (output < args.outputs ? output : 0));
+    }
+    __device__ void keep_scale(float2 scale) const {
+        if (int(threadIdx.x) < Outputs) at<float2>(args.at.scales)[threadIdx.x] = scale;
     }
 
-    // Visits the pieces of the weight that are this thread's: where it lies in shared memory, where it comes from, whether there is
-    // anything there, which piece of its tap it is. Neighbouring threads have neighbouring pieces of an output.
-    template <class Visit>
-    __device__ void for_each_weight(Visit visit) const {
+    // Neighbouring threads have neighbouring pieces of an output, and each some outputs, of which a few are asked for at a time.
+    __device__ void load_weight() const {
         const int count = args.down.kernel * args.across.kernel * args.pieces;
-        const int slots = args.folded ? 2 * args.steps : count;  // a step takes two taps then, and the last may have but one
-        const int lanes = slots <= 8 ? 8 : slots <= 16 ? 16 : 32, first = int(threadIdx.x) / lanes, every = threads / lanes;
+        const int slots = folded() ? 2 * args.steps : count;  // a step takes two taps then, and the last may have but one
+        const int shift = slots <= 8 ? 3 : slots <= 16 ? 4 : 5, first = int(threadIdx.x) >> shift, every = threads >> shift;
         const uint8_t* rows = args.weight + (int64_t(group) * args.outputs + first_output) * args.weight_row_bytes;
-        for (int slot = int(threadIdx.x) % lanes; slot < slots; slot += lanes) {
-            const int tap = !args.folded ? args.by_pieces.quotient(slot) : slot < count ? args.folded_taps[slot] : 0;
-            const int piece = args.folded ? 0 : slot - tap * args.pieces;
-            uint8_t* to = memory + args.at.weight + (args.folded ? slot : 2 * slot) * plane_bytes + first * conv_cell_bytes;
-            const uint8_t* from = rows + int64_t(first) * args.weight_row_bytes + tap * args.group_bytes + piece * conv_cell_bytes;
-            for (int output = first; output < Outputs; output += every) {
-                visit(to, from, slot < count && first_output + output < args.outputs, piece);
-                to += every * conv_cell_bytes, from += every * args.weight_row_bytes;
+#pragma unroll 1
+        for (int slot = int(threadIdx.x) & ((1 << shift) - 1); slot < slots; slot += 1 << shift) {
+            const int tap = !folded() ? args.by_pieces.quotient(slot) : slot < count ? args.folded_taps[slot] : 0;
+            const int piece = folded() ? 0 : slot - tap * args.pieces;
+            uint8_t* to = memory + args.at.weight + (folded() ? slot : 2 * slot) * plane_bytes;
+            const uint8_t* from = rows + tap * args.group_bytes + piece * conv_cell_bytes;
+            constexpr int at_once = 4;
+#pragma unroll 1
+            for (int output = first; output < Outputs; output += at_once * every) {
+                uint4 values[at_once];
+#pragma unroll
+                for (int i = 0; i < at_once; ++i) {
+                    const int other = output + i * every;
+                    values[i] = make_uint4(0, 0, 0, 0);
+                    if (slot < count && other < Outputs && first_output + other < args.outputs)
+                        values[i] = read_piece(from + int64_t(other) * args.weight_row_bytes, piece);
+                }
+#pragma unroll
+                for (int i = 0; i < at_once; ++i) {
+                    const int other = output + i * every;
+                    if (other < Outputs) write_piece(to + other * conv_cell_bytes, plane_bytes, values[i], slot < count);
+                }
             }
         }
-    }
-    __device__ void load_weight() const {
-        for_each_weight(
-            [&](uint8_t* to, const uint8_t* from, bool there, int piece) { load_piece(to, there ? from : args.weight, piece, there); });
-        ptx::commit_copies();
-    }
-    __device__ void complement_weight() const {
-        for_each_weight([&](uint8_t* bits, const uint8_t*, bool there, int) { complement_piece(bits, plane_bytes, there); });
     }
 
     // ---- once per tile ----
@@ -196,13 +202,10 @@ class TensorConv {
 
     // Where the results of a position are stored, in bytes, and what comes off their sums.
     __device__ void note_place(Place place, int index) const {
-        const int64_t* strides = args.result.strides;
-        int64_t offset = -1;
-        int bits = 0;
-        if (place.image < args.images && place.row < args.down.positions && place.column < args.across.positions) {
-            offset = (place.image * strides[0] + place.row * strides[2] + place.column * strides[3]) * args.result.bytes();
-            bits = args.tap_bits * (args.down.taps_inside(place.row) * args.across.taps_inside(place.column));
-        }
+        const bool there = place.image < args.images && place.row < args.down.positions && place.column < args.across.positions;
+        const int64_t offset =
+            there ? int64_t(place.image) * args.image_bytes + (place.row * args.line_bytes + place.column * args.position_bytes) : -1;
+        const int bits = args.tap_bits * (args.down.taps_inside(place.row) * args.across.taps_inside(place.column));
         at<int64_t>(args.at.places)[index] = offset;
         const bool is_integer = args.result.element == Element::int32;
         at<uint32_t>(args.at.terms)[index] = is_integer ? uint32_t(bits) : __float_as_uint(number_base + float(bits));
@@ -215,35 +218,56 @@ class TensorConv {
         uint8_t* cells = memory + args.at.cells + which * args.buffer_bytes;
         const int positions = tile_positions(), first = tile * positions;
         uint32_t inside = 0, bit = 1;
+#pragma unroll 1
         for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += threads) {
             const int cell = args.by_pieces.quotient(i), piece = i - cell * args.pieces;
             const Place place = place_of(first + cell);
             uint8_t* to = cells + piece * args.plane_bytes + cell * conv_cell_bytes;
             const int top = place.row * args.down.stride - args.down.before, left = place.column * args.across.stride - args.across.before;
-            const int corner = (place.image * args.down.size + top) * args.across.size + left;
-            for (int down = 0; down < args.down.stride; ++down)
-                for (int across = 0; across < args.across.stride; ++across) {
-                    const bool there = place.image < args.images && uint32_t(top + down) < uint32_t(args.down.size) &&
-                                       uint32_t(left + across) < uint32_t(args.across.size);
-                    const int pixel = corner + down * args.across.size + across;
-                    load_piece(to, there ? x + int64_t(pixel) * args.pixel_bytes + piece * conv_cell_bytes : args.x, piece, there);
+            const uint8_t* from =
+                x + int64_t((place.image * args.down.size + top) * args.across.size + left) * args.pixel_bytes + piece * conv_cell_bytes;
+            const int next_line = (args.across.size - args.across.stride) * args.pixel_bytes;
+#pragma unroll 1
+            for (int row = top; row < top + args.down.stride; ++row, from += next_line)
+#pragma unroll 1
+                for (int column = left; column < left + args.across.stride; ++column, from += args.pixel_bytes) {
+                    const bool there = place.image < args.images && uint32_t(row) < uint32_t(args.down.size) &&
+                                       uint32_t(column) < uint32_t(args.across.size);
+                    if constexpr (Bits == ConvBits::cells)
+                        ptx::copy_16(to, from, there);
+                    else if constexpr (Bits == ConvBits::folded)
+                        ptx::copy_8(to, from, there);
+                    else
+                        write_piece(to, args.complement_bytes, there ? read_piece(from, piece) : make_uint4(0, 0, 0, 0), there);
                     if (there) inside |= bit;
                     bit <<= 1;
                     to += args.pieces * args.plane_bytes;
                 }
             if (piece == 0 && cell < positions) note_place(place, which * positions + cell);
         }
-        ptx::commit_copies();
+        if constexpr (Bits != ConvBits::any) ptx::commit_copies();
         return inside;
     }
     __device__ void complement_cells(int which, uint32_t inside) const {
+        if constexpr (Bits == ConvBits::any) return;
         uint8_t* cells = memory + args.at.cells + which * args.buffer_bytes;
         const int phases = args.down.stride * args.across.stride;
+#pragma unroll 1
         for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += threads) {
             const int cell = args.by_pieces.quotient(i), piece = i - cell * args.pieces;
             uint8_t* bits = cells + piece * args.plane_bytes + cell * conv_cell_bytes;
-            for (int phase = 0; phase < phases; ++phase, inside >>= 1, bits += args.pieces * args.plane_bytes)
-                complement_piece(bits, args.complement_bytes, inside & 1);
+#pragma unroll 1
+            for (int phase = 0; phase < phases; ++phase, inside >>= 1, bits += args.pieces * args.plane_bytes) {
+                const uint32_t mask = inside & 1 ? ~0u : 0u;
+                if constexpr (Bits == ConvBits::folded) {
+                    const uint2 two = *reinterpret_cast<const uint2*>(bits);
+                    reinterpret_cast<uint2*>(bits)[1] = make_uint2(~two.x & mask, ~two.y & mask);
+                } else {
+                    const uint4 four = *reinterpret_cast<const uint4*>(bits);
+                    *reinterpret_cast<uint4*>(bits + args.complement_bytes) =
+                        make_uint4(~four.x & mask, ~four.y & mask, ~four.z & mask, ~four.w & mask);
+                }
+            }
         }
     }
 
@@ -324,11 +348,10 @@ public:
 
     __device__ void run() {
         // Everything is asked for before the first of it is used.
+        const float2 scale = load_scale();
         uint32_t inside = load_cells(int(blockIdx.x), 0);
         load_weight();
-        fill_scales();
-        ptx::wait_for_copies<0>();
-        complement_weight();
+        keep_scale(scale);
         const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / 128, 0), warp = threadIdx.x / 32 % 4;
         for (int tile = int(blockIdx.x), now = 0; tile < args.tiles; tile += int(gridDim.x), now ^= 1) {
             ptx::wait_for_copies<0>();
@@ -355,10 +378,10 @@ public:
     }
 };
 
-template <class Engine, int Outputs>
+template <class Engine, int Outputs, ConvBits Bits>
 __global__ void __launch_bounds__(conv_most_groups(Outputs) * 128, 1) tensor_conv(const __grid_constant__ TensorConvArgs args) {
     extern __shared__ __align__(128) uint8_t conv_memory[];
-    TensorConv<Engine, Outputs>(args, conv_memory).run();
+    TensorConv<Engine, Outputs, Bits>(args, conv_memory).run();
 }
 
 }  // namespace lowbit::cuda
