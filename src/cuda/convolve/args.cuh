@@ -13,17 +13,19 @@ enum class ConvBits { cells, folded, any };
 constexpr int conv_cell_bytes = 16;
 constexpr int conv_staging_bytes = 128 + 16;  // of a position: what is stored at a time, and a step aside for the next position's banks
 
-// Quotients of numbers below 2^30 by one that is known before the launch.
+// Quotients of numbers below 2^31 by one that is known before the launch.
 struct Divisor {
-    uint32_t value = 1, multiplier = 0, shift = 0;
+    uint32_t multiplier = 0, shift = 0, one = 1;  // one: by 1, for which no multiplier is small enough
 
     Divisor() = default;
-    explicit Divisor(int divisor) : value(uint32_t(divisor)) {
-        while ((uint64_t(1) << (shift + 1)) < value) ++shift;
-        // Rounded up: for n < 2^30 the error stays below 1 / value.
-        if (value > 1) multiplier = uint32_t(((uint64_t(1) << (32 + shift)) + value - 1) / value);
+    explicit Divisor(int value) {
+        if (value == 1) return;
+        one = 0;
+        while ((int64_t(1) << (shift + 1)) < value) ++shift;
+        // Rounded up: for n < 2^31 the error stays below 1 / value.
+        multiplier = uint32_t(((uint64_t(1) << (32 + shift)) + uint64_t(value) - 1) / uint64_t(value));
     }
-    __device__ int quotient(int n) const { return value == 1 ? n : int(__umulhi(uint32_t(n), multiplier) >> shift); }
+    __device__ int quotient(int n) const { return int((__umulhi(uint32_t(n), multiplier) >> shift) + uint32_t(n) * one); }
 };
 
 struct ConvAxisArgs {
@@ -53,10 +55,13 @@ struct TensorConvArgs {
     int tap_bits;  // what a tap inside adds to the number that comes off twice the matches: channels, and twice the bits that fill up cells
     int unit;      // bytes that can be read at a time: 16, 8, 4 or 1
     int row_cells, image_rows;
-    Divisor by_row_cells, by_image_rows, by_pieces;
+    Divisor by_row_cells, by_image_rows, by_pieces, by_slots;
+    int phases;  // pixels that a position steps over
     int pieces;  // cells of a pixel, without those of its complement
     ConvBits bits;
-    bool folded;  // a cell has both the bits of a pixel and their complement
+    bool folded;     // a cell has both the bits of a pixel and their complement
+    int slots;       // pieces of the weight of an output, with those that fill up a step
+    int pass_cells;  // what the threads of a block bring at a time
     int tile_cells, plane_bytes, complement_bytes, buffer_bytes;
     int groups, blocks, tiles;                    // warpgroups; blocks of 64 positions that one of them takes of a tile
     bool stores_runs;                             // 16 bytes of outputs at a time

@@ -37,8 +37,6 @@ int64_t positions_of(const BinaryConvProblem& problem) {
 
 int rounded_up(int value, int step) { return (value + step - 1) / step * step; }
 
-int phases_of(const TensorConvArgs& args) { return args.down.stride * args.across.stride; }
-
 // Cells from that of a position to that of a tap of it.
 int tap_cell(const TensorConvArgs& args, int tap) {
     const int row = tap / args.across.kernel, column = tap % args.across.kernel;
@@ -47,14 +45,15 @@ int tap_cell(const TensorConvArgs& args, int tap) {
 }
 
 void lay_out(TensorConvArgs& args, int outputs) {
-    const int phases = phases_of(args), positions = args.groups * args.blocks * 64;
+    const int positions = args.groups * args.blocks * 64;
     const int span = args.down.shift(args.down.kernel - 1) * args.row_cells + args.across.shift(args.across.kernel - 1);
     args.tile_cells = positions + span;
     // Threads that bring the pieces of a pixel write to different banks.
     const int aside = args.pieces == 1 ? 0 : args.pieces == 2 ? 64 : args.pieces <= 4 ? 32 : 16;
     args.plane_bytes = rounded_up(args.tile_cells * conv_cell_bytes, 128) + aside;
-    args.complement_bytes = rounded_up(phases * args.pieces * args.plane_bytes, 128);
+    args.complement_bytes = rounded_up(args.phases * args.pieces * args.plane_bytes, 128);
     args.buffer_bytes = args.folded ? args.complement_bytes : 2 * args.complement_bytes;
+    args.pass_cells = args.groups * 128 / args.pieces;
     int end = 0;
     const auto take = [&](int bytes) {
         const int at = end;
@@ -72,7 +71,8 @@ void lay_out(TensorConvArgs& args, int outputs) {
 // Also lays out. A thread remembers 32 of its cells.
 bool fits(TensorConvArgs& args, int outputs, const DeviceInfo& device) {
     lay_out(args, outputs);
-    return args.at.total <= device.shared_bytes_per_block && args.tile_cells * args.pieces * phases_of(args) <= 32 * 128 * args.groups;
+    return args.pass_cells > 0 && core::ceil_div(args.tile_cells, args.pass_cells) * args.phases <= 32 &&
+           args.at.total <= device.shared_bytes_per_block;
 }
 
 void fill_steps(TensorConvArgs& args) {
@@ -99,6 +99,7 @@ TensorConvArgs describe(const BinaryConvProblem& problem) {
     TensorConvArgs args{};
     args.x = problem.x, args.weight = problem.weight;
     args.down = axis_args(problem.down), args.across = axis_args(problem.across);
+    args.phases = args.down.stride * args.across.stride;
     args.images = int(problem.images);
     args.pixel_bytes = int(problem.pixel_bytes()), args.group_bytes = int(core::bytes_of_bits(problem.channels));
     args.outputs = int(problem.group_outputs());
@@ -115,6 +116,8 @@ TensorConvArgs describe(const BinaryConvProblem& problem) {
         if (args.unit == 1 && args.group_bytes % unit == 0 && address % uintptr_t(unit) == 0) args.unit = unit;
     args.bits = args.unit == 16 ? ConvBits::cells : args.unit == 8 && args.folded ? ConvBits::folded : ConvBits::any;
     args.steps = args.folded ? int(core::ceil_div(problem.taps(), 2)) : int(problem.taps()) * args.pieces;
+    // A step takes two taps of folded cells, and the last may have but one.
+    args.slots = args.folded ? 2 * args.steps : args.steps, args.by_slots = Divisor(args.slots);
     args.result = ConvResult(problem);
     const int per_run = 16 / args.result.bytes();
     const int64_t* strides = args.result.strides;
@@ -131,7 +134,7 @@ const DeviceInfo& device_of(const BinaryConvProblem& problem) { return devices()
 double block_clocks(const TensorConvArgs& args, int outputs, int resident, double tiles) {
     constexpr double cell_instructions = 0.4, store_instructions = 300, weight_instructions = 0.2, stretched = 1.3;
     constexpr double first_clocks = 4000, store_latency = 700, tile_latency = 500, step_latency = 40;
-    const double size = outputs / 64.0, cells = double(args.tile_cells) * args.pieces * phases_of(args);
+    const double size = outputs / 64.0, cells = double(args.tile_cells) * args.pieces * args.phases;
     const double issue = cells * cell_instructions + args.groups * args.blocks * store_instructions * size;
     const double tensor = args.groups * args.blocks * args.steps * 16 * (1 + size);
     const double latency =

@@ -14,8 +14,8 @@
 //
 // A row ends with cells of padding that begin the next one, too, where both have some. A tile is a run of positions, by 32 to 128 outputs:
 //
-//     weight [chunk][output] of 16 bytes, once per block; cells [phase][piece][position + span], per tile
-//     D[64 positions x outputs] = sum over chunks of cells * weight, of which two make a step of 256 bits
+//     weight [complement or not][tap, piece][output] of 16 bytes, once per block; cells [complement or not][phase][piece][position + span]
+//     D[64 positions x outputs] = sum over steps of cells * weight: a step has 128 bits and their complement, or two folded cells
 #pragma once
 #include "cuda/convolve/args.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -25,19 +25,29 @@
 namespace lowbit::cuda {
 
 // How tensor cores are asked for the bits that 64 positions (16 of each warp) and the weight have in common.
+// `meanwhile` runs once there is enough to do.
 struct ConvWgmma {
-    template <int Outputs>
-    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2]) {
-        // Both numbers of a step are added to the lower words of descriptors alone.
+    template <int Outputs, class Meanwhile>
+    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2],
+                                 Meanwhile meanwhile) {
+        // The numbers of a step are added to the lower words of descriptors alone.
         const uint64_t cells = ptx::wgmma_cells(ptx::shared_address(first_cell) >> 4, 0);
         constexpr int plane = Outputs + 1;
-        const uint64_t weight = ptx::wgmma_cells(ptx::shared_address(memory + args.at.weight) >> 4, plane);
-        ptx::wgmma_fence();
+        const int next = (args.folded ? 2 : 1) * plane, second = args.folded ? plane : args.steps * plane;
+        const uint64_t weight = ptx::wgmma_cells(ptx::shared_address(memory + args.at.weight) >> 4, uint32_t(second));
+        const auto multiply = [&](int first, int end) {
 #pragma unroll 2
-        for (int step = 0; step < args.steps; ++step)
-            ptx::Wgmma<ptx::WgmmaInt1, Outputs>::shared(sums, (cells & ~0xffffffffull) | (uint32_t(cells) + args.step_cells[step]),
-                                                        (weight & ~0xffffffffull) | (uint32_t(weight) + uint32_t(step * 2 * plane)),
-                                                        step > 0);
+            for (int step = first; step < end; ++step)
+                ptx::Wgmma<ptx::WgmmaInt1, Outputs>::shared(sums, (cells & ~0xffffffffull) | (uint32_t(cells) + args.step_cells[step]),
+                                                            (weight & ~0xffffffffull) | (uint32_t(weight) + uint32_t(step * next)),
+                                                            step > 0);
+        };
+        // More would wait for the tensor core before they are taken.
+        const int enough = args.steps < 8 ? args.steps : 8;
+        ptx::wgmma_fence();
+        multiply(0, enough);
+        meanwhile();
+        multiply(enough, args.steps);
         ptx::wgmma_commit();
     }
     template <int Count>
@@ -49,14 +59,16 @@ struct ConvWgmma {
 };
 
 struct ConvMma {
-    template <int Outputs>
-    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2]) {
+    template <int Outputs, class Meanwhile>
+    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2],
+                                 Meanwhile meanwhile) {
+        meanwhile();
         const int lane = threadIdx.x % 32, matrix = lane / 8, warp = threadIdx.x / 32 % 4;
         constexpr int plane = (Outputs + 1) * conv_cell_bytes;
-        // Matrices: rows 0 .. 7 and 8 .. 15 of the first chunk, then of the second; of the weight both chunks of eight outputs, of the
-        // next.
+        const int next = (args.folded ? 2 : 1) * plane, second = args.folded ? plane : args.steps * plane;
+        // Matrices: rows 0 .. 7 and 8 .. 15 of the first cells, then of the second; of the weight both cells of eight outputs, of the next.
         const uint32_t cells = ptx::shared_address(first_cell) + uint32_t(warp * 16 + matrix % 2 * 8 + lane % 8) * conv_cell_bytes;
-        const uint32_t weight = ptx::shared_address(memory + args.at.weight) + uint32_t(matrix % 2 * plane) +
+        const uint32_t weight = ptx::shared_address(memory + args.at.weight) + uint32_t(matrix % 2 * second) +
                                 uint32_t(matrix / 2 * 8 + lane % 8) * conv_cell_bytes;
 #pragma unroll
         for (int i = 0; i < Outputs / 2; ++i) sums[i] = -args.steps * ptx::MmaCommonBits::surplus;
@@ -68,7 +80,7 @@ struct ConvMma {
 #pragma unroll
             for (int column = 0; column < Outputs / 8; column += 2) {
                 uint32_t b[4];
-                ptx::load_matrices(b, weight + uint32_t(step * 2 * plane + column * 8 * conv_cell_bytes));
+                ptx::load_matrices(b, weight + uint32_t(step * next + column * 8 * conv_cell_bytes));
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const uint32_t both[2] = {b[2 * half], b[2 * half + 1]};
@@ -90,7 +102,8 @@ class TensorConv {
     const TensorConvArgs& args;
     uint8_t* const memory;
     const int group, first_output, threads;
-    uint8_t* const y;                                                    // of the first output
+    const int my_cell, my_piece;  // the first that this thread brings; threads beyond all pieces of the last pixel bring none
+    uint8_t* const y;             // of the first output
     static constexpr int plane_bytes = (Outputs + 1) * conv_cell_bytes;  // of the weight; one more, for the banks
     // The bits of 2^23 + 2^22 plus an integer of less than 22 bits are those of their sum as a number of fp32: cheaper than a conversion.
     // It comes off again together with what is known of a position.
@@ -158,34 +171,34 @@ class TensorConv {
         if (int(threadIdx.x) < Outputs) at<float2>(args.at.scales)[threadIdx.x] = scale;
     }
 
-    // Neighbouring threads have neighbouring pieces of an output, and each some outputs, of which a few are asked for at a time.
+    // Neighbouring threads have neighbouring pieces; a thread asks for several at a time.
     __device__ void load_weight() const {
-        const int count = args.down.kernel * args.across.kernel * args.pieces;
-        const int slots = folded() ? 2 * args.steps : count;  // a step takes two taps then, and the last may have but one
-        const int shift = slots <= 8 ? 3 : slots <= 16 ? 4 : 5, first = int(threadIdx.x) >> shift, every = threads >> shift;
+        const int count = args.down.kernel * args.across.kernel * args.pieces;  // of an output; there may be one slot more
+        const int outputs = args.outputs - first_output < Outputs ? args.outputs - first_output : Outputs;
         const uint8_t* rows = args.weight + (int64_t(group) * args.outputs + first_output) * args.weight_row_bytes;
+        const auto slot_bytes = [&](int slot) {  // from the first byte of an output on
+            if constexpr (Bits == ConvBits::cells) return slot * conv_cell_bytes;
+            if constexpr (Bits == ConvBits::folded) return args.folded_taps[slot] * (conv_cell_bytes / 2);
+            const int tap = args.folded ? args.folded_taps[slot] : args.by_pieces.quotient(slot);
+            return tap * args.group_bytes + (args.folded ? 0 : slot - tap * args.pieces) * conv_cell_bytes;
+        };
+        constexpr int at_once = 8;
 #pragma unroll 1
-        for (int slot = int(threadIdx.x) & ((1 << shift) - 1); slot < slots; slot += 1 << shift) {
-            const int tap = !folded() ? args.by_pieces.quotient(slot) : slot < count ? args.folded_taps[slot] : 0;
-            const int piece = folded() ? 0 : slot - tap * args.pieces;
-            uint8_t* to = memory + args.at.weight + (folded() ? slot : 2 * slot) * plane_bytes;
-            const uint8_t* from = rows + tap * args.group_bytes + piece * conv_cell_bytes;
-            constexpr int at_once = 4;
-#pragma unroll 1
-            for (int output = first; output < Outputs; output += at_once * every) {
-                uint4 values[at_once];
+        for (int first = threadIdx.x; first < Outputs * args.slots; first += at_once * threads) {
+            uint4 values[at_once];
 #pragma unroll
-                for (int i = 0; i < at_once; ++i) {
-                    const int other = output + i * every;
-                    values[i] = make_uint4(0, 0, 0, 0);
-                    if (slot < count && other < Outputs && first_output + other < args.outputs)
-                        values[i] = read_piece(from + int64_t(other) * args.weight_row_bytes, piece);
-                }
+            for (int i = 0; i < at_once; ++i) {
+                const int item = first + i * threads, output = args.by_slots.quotient(item), slot = item - output * args.slots;
+                // What is not there is read at another place, and written as zeros.
+                const bool there = output < outputs && slot < count;
+                values[i] = read_piece(rows + (there ? output * args.weight_row_bytes + slot_bytes(slot) : 0),
+                                       Bits == ConvBits::any && !args.folded && there ? slot % args.pieces : 0);
+            }
 #pragma unroll
-                for (int i = 0; i < at_once; ++i) {
-                    const int other = output + i * every;
-                    if (other < Outputs) write_piece(to + other * conv_cell_bytes, plane_bytes, values[i], slot < count);
-                }
+            for (int i = 0; i < at_once; ++i) {
+                const int item = first + i * threads, output = args.by_slots.quotient(item), slot = item - output * args.slots;
+                uint8_t* to = memory + args.at.weight + slot * plane_bytes + output * conv_cell_bytes;
+                if (output < Outputs) write_piece(to, args.steps * plane_bytes, values[i], output < outputs && slot < count);
             }
         }
     }
@@ -211,53 +224,64 @@ class TensorConv {
         at<uint32_t>(args.at.terms)[index] = is_integer ? uint32_t(bits) : __float_as_uint(number_base + float(bits));
     }
 
-    // A thread asks for some cells, and makes their complements when they have come: a bit of the result for each that is not padding, in
-    // the order of asking. The position that a cell belongs to is noted on the way. which: of the two buffers.
+    __device__ void load_cell(uint8_t* to, const uint8_t* from, bool there) const {
+        if constexpr (Bits == ConvBits::cells)
+            ptx::copy_16(to, from, there);
+        else if constexpr (Bits == ConvBits::folded)
+            ptx::copy_8(to, from, there);
+        else
+            write_piece(to, args.complement_bytes, there ? read_piece(from, my_piece) : make_uint4(0, 0, 0, 0), there);
+    }
+
+    // A thread asks for some cells, all for the same piece of their pixels, and makes their complements when they have come: a bit of the
+    // result for each that is not padding, in the order of asking. The position that a cell belongs to is noted on the way. which: of the
+    // two buffers.
     __device__ uint32_t load_cells(int tile, int which) const {
-        const uint8_t* x = args.x + group * args.group_bytes;
-        uint8_t* cells = memory + args.at.cells + which * args.buffer_bytes;
+        const uint8_t* x = args.x + group * args.group_bytes + my_piece * conv_cell_bytes;
+        uint8_t* cells = memory + args.at.cells + which * args.buffer_bytes + my_piece * args.plane_bytes;
         const int positions = tile_positions(), first = tile * positions;
         uint32_t inside = 0, bit = 1;
 #pragma unroll 1
-        for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += threads) {
-            const int cell = args.by_pieces.quotient(i), piece = i - cell * args.pieces;
+        for (int cell = my_cell; cell < args.tile_cells; cell += args.pass_cells) {
             const Place place = place_of(first + cell);
-            uint8_t* to = cells + piece * args.plane_bytes + cell * conv_cell_bytes;
             const int top = place.row * args.down.stride - args.down.before, left = place.column * args.across.stride - args.across.before;
-            const uint8_t* from =
-                x + int64_t((place.image * args.down.size + top) * args.across.size + left) * args.pixel_bytes + piece * conv_cell_bytes;
-            const int next_line = (args.across.size - args.across.stride) * args.pixel_bytes;
+            const uint8_t* from = x + int64_t((place.image * args.down.size + top) * args.across.size + left) * args.pixel_bytes;
+            const auto is_there = [&](int row, int column) {
+                return place.image < args.images && uint32_t(row) < uint32_t(args.down.size) &&
+                       uint32_t(column) < uint32_t(args.across.size);
+            };
+            if (args.phases == 1) {
+                const bool there = is_there(top, left);
+                load_cell(cells + cell * conv_cell_bytes, from, there);
+                inside |= there ? bit : 0;
+                bit <<= 1;
+            } else {
+                uint8_t* to = cells + cell * conv_cell_bytes;
+                const int next_line = (args.across.size - args.across.stride) * args.pixel_bytes;
 #pragma unroll 1
-            for (int row = top; row < top + args.down.stride; ++row, from += next_line)
+                for (int row = top; row < top + args.down.stride; ++row, from += next_line)
 #pragma unroll 1
-                for (int column = left; column < left + args.across.stride; ++column, from += args.pixel_bytes) {
-                    const bool there = place.image < args.images && uint32_t(row) < uint32_t(args.down.size) &&
-                                       uint32_t(column) < uint32_t(args.across.size);
-                    if constexpr (Bits == ConvBits::cells)
-                        ptx::copy_16(to, from, there);
-                    else if constexpr (Bits == ConvBits::folded)
-                        ptx::copy_8(to, from, there);
-                    else
-                        write_piece(to, args.complement_bytes, there ? read_piece(from, piece) : make_uint4(0, 0, 0, 0), there);
-                    if (there) inside |= bit;
-                    bit <<= 1;
-                    to += args.pieces * args.plane_bytes;
-                }
-            if (piece == 0 && cell < positions) note_place(place, which * positions + cell);
+                    for (int column = left; column < left + args.across.stride; ++column, from += args.pixel_bytes) {
+                        const bool there = is_there(row, column);
+                        load_cell(to, from, there);
+                        inside |= there ? bit : 0;
+                        bit <<= 1;
+                        to += args.pieces * args.plane_bytes;
+                    }
+            }
+            if (my_piece == 0 && cell < positions) note_place(place, which * positions + cell);
         }
         if constexpr (Bits != ConvBits::any) ptx::commit_copies();
         return inside;
     }
     __device__ void complement_cells(int which, uint32_t inside) const {
         if constexpr (Bits == ConvBits::any) return;
-        uint8_t* cells = memory + args.at.cells + which * args.buffer_bytes;
-        const int phases = args.down.stride * args.across.stride;
+        uint8_t* cells = memory + args.at.cells + which * args.buffer_bytes + my_piece * args.plane_bytes;
 #pragma unroll 1
-        for (int i = threadIdx.x; i < args.tile_cells * args.pieces; i += threads) {
-            const int cell = args.by_pieces.quotient(i), piece = i - cell * args.pieces;
-            uint8_t* bits = cells + piece * args.plane_bytes + cell * conv_cell_bytes;
+        for (int cell = my_cell; cell < args.tile_cells; cell += args.pass_cells) {
+            uint8_t* bits = cells + cell * conv_cell_bytes;
 #pragma unroll 1
-            for (int phase = 0; phase < phases; ++phase, inside >>= 1, bits += args.pieces * args.plane_bytes) {
+            for (int phase = 0; phase < args.phases; ++phase, inside >>= 1, bits += args.pieces * args.plane_bytes) {
                 const uint32_t mask = inside & 1 ? ~0u : 0u;
                 if constexpr (Bits == ConvBits::folded) {
                     const uint2 two = *reinterpret_cast<const uint2*>(bits);
@@ -343,6 +367,9 @@ public:
           group(int(blockIdx.z)),
           first_output(int(blockIdx.y) * Outputs),
           threads(args.groups * 128),
+          my_cell(args.by_pieces.quotient(int(threadIdx.x)) < args.pass_cells ? args.by_pieces.quotient(int(threadIdx.x))
+                                                                              : args.tile_cells),
+          my_piece(int(threadIdx.x) - args.by_pieces.quotient(int(threadIdx.x)) * args.pieces),
           y(static_cast<uint8_t*>(args.result.y) +
             (int64_t(group) * args.outputs + first_output) * args.result.strides[1] * args.result.bytes()) {}
 
@@ -363,8 +390,9 @@ public:
             for (int block = 0; block < args.blocks; ++block) {
                 const int first_position = (block * args.groups + warpgroup) * 64;
                 int sums[Outputs / 2];
-                Engine::template start<Outputs>(args, memory, cells + first_position * conv_cell_bytes, sums);
-                if (block == 0 && next < args.tiles) inside = load_cells(next, now ^ 1);  // while the tensor core works
+                Engine::template start<Outputs>(args, memory, cells + first_position * conv_cell_bytes, sums, [&] {
+                    if (block == 0 && next < args.tiles) inside = load_cells(next, now ^ 1);
+                });
                 Engine::finish(sums);
                 const int first = now * tile_positions() + first_position + warp * 16;
                 switch (args.result.element) {
