@@ -17,6 +17,8 @@
 //     weight [complement or not][tap, piece][output] of 16 bytes, once per block; cells [complement or not][phase][piece][position + span]
 //     D[64 positions x outputs] = sum over steps of cells * weight: a step has 128 bits and their complement, or two folded cells
 #pragma once
+#include <cfloat>
+
 #include "cuda/convolve/args.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
@@ -27,6 +29,7 @@ namespace lowbit::cuda {
 // How tensor cores are asked for the bits that 64 positions (16 of each warp) and the weight have in common.
 // `meanwhile` runs once there is enough to do.
 struct ConvWgmma {
+    static constexpr bool stores_matrices = true;
     template <int Outputs, class Meanwhile>
     __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2],
                                  Meanwhile meanwhile) {
@@ -59,6 +62,7 @@ struct ConvWgmma {
 };
 
 struct ConvMma {
+    static constexpr bool stores_matrices = false;
     template <int Outputs, class Meanwhile>
     __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2],
                                  Meanwhile meanwhile) {
@@ -97,6 +101,35 @@ struct ConvMma {
     }
 };
 
+// What comes of a count, with numbers of fp32 that are prepared: 2 * count - bits, times the scale, plus the bias, each rounded once.
+template <Element Type>
+struct Conversion {
+    // The bits of 2^23 + 2^22 plus an integer of less than 22 bits are those of their sum: cheaper than a conversion.
+    __device__ static float term(int bits) { return 12582912.0f + float(bits); }
+    __device__ static float scale(float scale) { return scale; }
+    template <bool Biased>
+    __device__ static float finish(int count, uint32_t term, float scale, float bias) {
+        const float product = __fmul_rn(__int_as_float(2 * count + 0x4b400000) - __uint_as_float(term), scale);
+        return Biased ? __fadd_rn(product, bias) : product;
+    }
+};
+
+// The bits of a small integer are those of it times 2^-149: one instruction less. Now the scale takes back a factor of 2^-23; scales that
+// it takes beyond the largest number give results that fp16 does not have, or 0.
+template <>
+struct Conversion<Element::fp16> {
+    __device__ static float term(int bits) { return -0x1p-23f * float(bits); }
+    __device__ static float scale(float scale) {
+        const float larger = scale * 0x1p23f;
+        return isinf(larger) && !isinf(scale) ? copysignf(FLT_MAX, scale) : larger;
+    }
+    template <bool Biased>
+    __device__ static float finish(int count, uint32_t term, float scale, float bias) {
+        const float product = __fmul_rn(__fmaf_rn(__int_as_float(count), 0x1p127f, __uint_as_float(term)), scale);
+        return Biased ? __fadd_rn(product, bias) : product;
+    }
+};
+
 template <class Engine, int Outputs, ConvBits Bits>
 class TensorConv {
     const TensorConvArgs& args;
@@ -105,11 +138,6 @@ class TensorConv {
     const int my_cell, my_piece;  // the first that this thread brings; threads beyond all pieces of the last pixel bring none
     uint8_t* const y;             // of the first output
     static constexpr int plane_bytes = (Outputs + 1) * conv_cell_bytes;  // of the weight; one more, for the banks
-    // The bits of 2^23 + 2^22 plus an integer of less than 22 bits are those of their sum as a number of fp32: cheaper than a conversion.
-    // It comes off again together with what is known of a position.
-    static constexpr int number_bits = 0x4b400000;
-    static constexpr float number_base = 12582912.0f;
-
     template <class T>
     __device__ T* at(int offset) const {
         return reinterpret_cast<T*>(memory + offset);
@@ -168,6 +196,7 @@ class TensorConv {
         return args.result.finish_of(int64_t(group) * args.outputs + (output < args.outputs ? output : 0));
     }
     __device__ void keep_scale(float2 scale) const {
+        if (args.result.element == Element::fp16) scale.x = Conversion<Element::fp16>::scale(scale.x);
         if (int(threadIdx.x) < Outputs) at<float2>(args.at.scales)[threadIdx.x] = scale;
     }
 
@@ -220,8 +249,9 @@ class TensorConv {
             there ? int64_t(place.image) * args.image_bytes + (place.row * args.line_bytes + place.column * args.position_bytes) : -1;
         const int bits = args.tap_bits * (args.down.taps_inside(place.row) * args.across.taps_inside(place.column));
         at<int64_t>(args.at.places)[index] = offset;
-        const bool is_integer = args.result.element == Element::int32;
-        at<uint32_t>(args.at.terms)[index] = is_integer ? uint32_t(bits) : __float_as_uint(number_base + float(bits));
+        const Element type = args.result.element;
+        const float term = type == Element::fp16 ? Conversion<Element::fp16>::term(bits) : Conversion<Element::fp32>::term(bits);
+        at<uint32_t>(args.at.terms)[index] = type == Element::int32 ? uint32_t(bits) : __float_as_uint(term);
     }
 
     __device__ void load_cell(uint8_t* to, const uint8_t* from, bool there) const {
@@ -295,8 +325,23 @@ class TensorConv {
         }
     }
 
+    // Half of 16 positions and two outputs: counts become results.
+    template <Element Type, bool Biased>
+    __device__ static auto finish_pair(const int* counts, uint32_t term, const float4& by) {
+        if constexpr (Type == Element::int32) {
+            return make_int2(2 * counts[0] - int(term), 2 * counts[1] - int(term));
+        } else {
+            const float low = Conversion<Type>::template finish<Biased>(counts[0], term, by.x, by.y);
+            const float high = Conversion<Type>::template finish<Biased>(counts[1], term, by.z, by.w);
+            if constexpr (Type == Element::fp32)
+                return make_float2(low, high);
+            else
+                return stored_pair<Type>(low, high);
+        }
+    }
+
     // 128 bytes of outputs of a warp's 16 positions at a time, through shared memory. first: of all places.
-    template <Element Type>
+    template <Element Type, bool Biased>
     __device__ void store(int (&sums)[Outputs / 2], int first) const {
         using Stored = std::conditional_t<Type == Element::fp16 || Type == Element::bf16, uint16_t, uint32_t>;
         constexpr int size = int(sizeof(Stored)), per_pass = 128 / size < Outputs ? 128 / size : Outputs;
@@ -315,25 +360,24 @@ class TensorConv {
                 for (int i = 0; i < at_once; ++i)
                     finish[i] =
                         *reinterpret_cast<const float4*>(at<float2>(args.at.scales) + pass * per_pass + 8 * (i0 + i) + lane % 4 * 2);
+                const auto pair = [&](int i, int half) {
+                    return finish_pair<Type, Biased>(sums + (pass * per_pass / 8 + i) * 4 + half * 2, terms[half], finish[i - i0]);
+                };
 #pragma unroll
-                for (int i = i0; i < i0 + at_once; ++i)
+                for (int i = i0; i < i0 + at_once; i += 2) {
+                    if constexpr (Engine::stores_matrices && size == 2) {
+                        const uint32_t four[4] = {pair(i, 0), pair(i, 1), pair(i + 1, 0), pair(i + 1, 1)};
+                        ptx::store_matrices(ptx::shared_address(staging + lane % 16 * conv_staging_bytes + (8 * i + lane / 16 * 8) * size),
+                                            four);
+                    } else {
 #pragma unroll
-                    for (int half = 0; half < 2; ++half) {
-                        const int* two = sums + (pass * per_pass / 8 + i) * 4 + half * 2;
-                        uint8_t* to = staging + (lane / 4 + half * 8) * conv_staging_bytes + (8 * i + lane % 4 * 2) * size;
-                        if constexpr (Type == Element::int32) {
-                            *reinterpret_cast<int2*>(to) = make_int2(2 * two[0] - int(terms[half]), 2 * two[1] - int(terms[half]));
-                            continue;
+                        for (int j = 0; j < 4; ++j) {
+                            uint8_t* to = staging + (lane / 4 + j % 2 * 8) * conv_staging_bytes + (8 * (i + j / 2) + lane % 4 * 2) * size;
+                            const auto two = pair(i + j / 2, j % 2);
+                            *reinterpret_cast<std::remove_const_t<decltype(two)>*>(to) = two;
                         }
-                        const float base = __uint_as_float(terms[half]);
-                        const float4& by = finish[i - i0];
-                        const float low = finished(__int_as_float(2 * two[0] + number_bits) - base, make_float2(by.x, by.y));
-                        const float high = finished(__int_as_float(2 * two[1] + number_bits) - base, make_float2(by.z, by.w));
-                        if constexpr (size == 2)
-                            *reinterpret_cast<uint32_t*>(to) = stored_pair<Type>(low, high);
-                        else
-                            *reinterpret_cast<float2*>(to) = make_float2(low, high);
                     }
+                }
             }
             __syncwarp();
             const int left = args.outputs - first_output - pass * per_pass, count = left < per_pass ? left : per_pass;
@@ -380,6 +424,7 @@ public:
         load_weight();
         keep_scale(scale);
         const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / 128, 0), warp = threadIdx.x / 32 % 4;
+        const bool biased = args.result.bias;
         for (int tile = int(blockIdx.x), now = 0; tile < args.tiles; tile += int(gridDim.x), now ^= 1) {
             ptx::wait_for_copies<0>();
             complement_cells(now, inside);
@@ -396,10 +441,10 @@ public:
                 Engine::finish(sums);
                 const int first = now * tile_positions() + first_position + warp * 16;
                 switch (args.result.element) {
-                case Element::fp16: store<Element::fp16>(sums, first); break;
-                case Element::bf16: store<Element::bf16>(sums, first); break;
-                case Element::int32: store<Element::int32>(sums, first); break;
-                default: store<Element::fp32>(sums, first); break;
+                case Element::fp16: biased ? store<Element::fp16, true>(sums, first) : store<Element::fp16, false>(sums, first); break;
+                case Element::bf16: biased ? store<Element::bf16, true>(sums, first) : store<Element::bf16, false>(sums, first); break;
+                case Element::int32: store<Element::int32, false>(sums, first); break;
+                default: store<Element::fp32, true>(sums, first); break;
                 }
             }
         }
