@@ -82,5 +82,5 @@ else()
 endif()
 
 # The comparison of kernels with the reference: for the tests and the program, not part of the library.
-add_library(lowbit_verify OBJECT src/verify/cases.cpp src/verify/mirror.cpp src/verify/storage.cpp src/verify/verify.cpp)
+add_library(lowbit_verify OBJECT src/verify/cases.cpp src/verify/convolution.cpp src/verify/mirror.cpp src/verify/storage.cpp src/verify/verify.cpp)
 target_link_libraries(lowbit_verify PUBLIC lowbit_options)

@@ -29,7 +29,7 @@ void verify_list(const VerifyOptions& options, const Cases& cases, Tally& tally)
         if (!options.device.empty() && (kernel.device == Device::cuda) != (options.device == "cuda")) continue;
         if (!kernel.unavailable.empty()) {
             ++tally.skipped;
-            std::printf("  %-11s %-28s skipped: %s\n", Problem::verb, kernel.name.c_str(), kernel.unavailable.c_str());
+            std::printf("  %-13s %-28s skipped: %s\n", Problem::verb, kernel.name.c_str(), kernel.unavailable.c_str());
             continue;
         }
         core::Context context;
@@ -50,7 +50,7 @@ void verify_list(const VerifyOptions& options, const Cases& cases, Tally& tally)
                             outcome.error, outcome.difference.empty() ? "" : ": ", outcome.difference.c_str());
         }
         (failed ? tally.failed : tally.passed) += 1;
-        std::printf("  %-11s %-28s %s  %5d cases, largest error %.3f of the bound\n", Problem::verb, kernel.name.c_str(),
+        std::printf("  %-13s %-28s %s  %5d cases, largest error %.3f of the bound\n", Problem::verb, kernel.name.c_str(),
                     failed ? "FAIL" : "pass", ran, worst);
         std::fflush(stdout);
     }
@@ -63,6 +63,8 @@ void run(const VerifyOptions& options) {
     verify_list<core::QuantizeProblem>(options, verify::quantize_cases(), tally);
     verify_list<core::DequantizeProblem>(options, verify::quantize_cases(), tally);
     verify_list<core::ConvertProblem>(options, verify::convert_cases(), tally);
+    verify_list<core::SignBitsProblem>(options, verify::sign_bits_cases(), tally);
+    verify_list<core::BinaryConvProblem>(options, verify::convolution_cases(), tally);
     verify_list<core::MatmulProblem>(options, verify::matmul_cases(), tally);
     std::printf("%d kernels passed, %d failed, %d skipped\n", tally.passed, tally.failed, tally.skipped);
     if (tally.failed) throw CLI::RuntimeError(1);

@@ -8,8 +8,8 @@
 #include "core/registry.hpp"
 #include "cpu/convolve.hpp"
 #include "cuda/memory.hpp"
+#include "verify/images.hpp"
 #include "verify/random.hpp"
-#include "verify/verify.hpp"
 
 namespace lowbit {
 namespace {
@@ -18,75 +18,12 @@ using core::BinaryConvProblem;
 using core::Images;
 using core::SignBitsProblem;
 
-struct ConvCase {
-    int64_t images, channels, height, width, outputs;  // channels: of all groups
-    std::array<int64_t, 2> kernel = {1, 1}, stride = {1, 1};
-    std::array<int64_t, 4> padding = {0, 0, 0, 0};  // top, bottom, left, right
-    std::array<int64_t, 2> dilation = {1, 1};
-    int64_t groups = 1;
+using ConvCase = verify::ConvolutionCase;
+using verify::images_of, verify::Layout, verify::memory_bytes;
+constexpr std::array layouts = {Layout::channels_first, Layout::channels_last, Layout::gaps};
 
-    core::ConvolutionAxis down() const { return {height, kernel[0], stride[0], padding[0], padding[1], dilation[0]}; }
-    core::ConvolutionAxis across() const { return {width, kernel[1], stride[1], padding[2], padding[3], dilation[1]}; }
-    int64_t group_channels() const { return channels / groups; }
-    int64_t results() const { return images * outputs * down().positions() * across().positions(); }
-    int64_t products() const { return results() * kernel[0] * kernel[1] * group_channels(); }
-    std::string text() const {
-        return core::join(images, "x", channels, "x", height, "x", width, " outputs ", outputs, " kernel ", kernel[0], "x", kernel[1],
-                          " stride ", stride[0], ",", stride[1], " padding ", padding[0], ",", padding[1], ",", padding[2], ",", padding[3],
-                          " dilation ", dilation[0], ",", dilation[1], " groups ", groups);
-    }
-};
-
-constexpr std::array<int64_t, 2> one = {1, 1};
-
-std::vector<ConvCase> conv_cases() {
-    std::vector<ConvCase> cases = {
-        {1, 1, 1, 1, 1},
-        {3, 8, 5, 4, 9},
-        {2, 7, 9, 11, 5, {3, 3}, one, {1, 1, 1, 1}},
-        {1, 8, 6, 5, 7, {3, 3}},
-        {3, 65, 7, 8, 4, {3, 2}, {2, 1}, {0, 0, 2, 2}},
-        {2, 64, 8, 8, 16},
-        {2, 128, 5, 5, 9},
-        {2, 200, 5, 7, 3, {1, 1}, {2, 2}},
-        {1, 5, 4, 4, 3, {1, 1}, one, {2, 2, 2, 2}},  // patches that are padding alone
-        {2, 5, 1, 1, 3, {1, 1}, {5, 5}, {2, 2, 2, 2}},
-        {2, 16, 12, 10, 8, {3, 3}, {2, 2}, {2, 2, 2, 2}, {2, 3}},
-        {2, 16, 3, 3, 4, {5, 5}, one, {3, 3, 3, 3}},
-        {1, 9, 2, 1, 3, {3, 4}, one, {5, 4, 6, 3}, {3, 2}},  // padding wider than the image, dilation wider than it too
-        {1, 33, 13, 6, 31, {5, 1}, {3, 2}, {4, 4, 0, 0}, {1, 2}},
-        {2, 24, 10, 7, 6, {3, 2}, {2, 1}, {2, 2, 0, 0}, {2, 3}, 3},
-        {2, 6, 5, 5, 12, {3, 3}, one, {1, 1, 1, 1}, one, 6},  // depthwise
-        {3, 40, 6, 7, 40, {3, 3}, {2, 2}, {1, 1, 1, 1}, one, 40},
-        {2, 128, 6, 5, 18, {3, 3}, one, {1, 1, 1, 1}, one, 2},
-        {1, 30, 6, 5, 9, {1, 1}, one, {0, 0, 0, 0}, one, 3},
-        {2, 4, 5, 5, 6, {2, 2}, one, {0, 1, 0, 1}},
-        {1, 9, 6, 7, 2, {4, 3}, one, {4, 5, 2, 2}, {3, 2}},
-        {2, 64, 1, 19, 8, {1, 5}, one, {0, 0, 2, 2}},
-        {2, 64, 19, 1, 8, {5, 1}, {2, 1}, {2, 2, 0, 0}},
-        {5, 72, 1, 1, 33},
-        {0, 8, 5, 5, 4, {3, 3}, one, {1, 1, 1, 1}},
-        {2, 8, 5, 5, 0, {3, 3}, one, {1, 1, 1, 1}},
-        {2, 0, 5, 5, 4, {3, 3}, one, {1, 1, 1, 1}},
-        // Enough for whole tiles of every kernel, and for more than one of them.
-        {1, 3, 32, 32, 64, {7, 7}, {2, 2}, {3, 3, 3, 3}},
-        {2, 64, 28, 28, 64, {3, 3}, one, {1, 1, 1, 1}},
-        {3, 128, 13, 11, 130, {3, 3}, {2, 2}, {1, 1, 1, 1}},
-        {1, 256, 14, 14, 257, {1, 1}},
-        {2, 512, 7, 7, 96, {3, 3}, one, {1, 1, 1, 1}},
-        {2, 256, 9, 9, 128, {3, 3}, one, {1, 1, 1, 1}, one, 4},
-        {24, 3, 100, 100, 8},  // several for each block of a GPU
-        {1, 192, 7, 7, 33, {3, 3}, one, {1, 1, 1, 1}},
-        {1, 1024, 5, 6, 70},
-        {1, 2048, 3, 3, 36, {3, 3}, one, {1, 1, 1, 1}},
-    };
-    for (const int64_t channels : {1, 7, 8, 64, 65, 128, 200})
-        for (const int64_t size : {1, 3, 5}) cases.push_back({1, channels, 7, 6, 11, {size, size}, one, {size / 2, size / 2, size / 2, 1}});
-    for (const int64_t stride : {1, 2, 3})
-        for (const int64_t padding : {0, 1, 2, 3})
-            cases.push_back({3, 64, 9, 10, 17, {3, 3}, {stride, stride}, {padding, padding, padding, padding}});
-    cases.push_back({3, 64, 9, 10, 17, {3, 3}, {1, 3}, {0, 3, 2, 1}});
-    return cases;
+int64_t products(const ConvCase& c) {
+    return c.images * c.outputs * c.down().positions() * c.across().positions() * c.kernel[0] * c.kernel[1] * c.group_channels();
 }
 
 // Memory of a device, of exactly so many bytes behind `skipped` others: a memory checker sees the first byte beyond.
@@ -116,41 +53,6 @@ private:
     int64_t bytes_, skipped_;
     core::Buffer memory_;
 };
-
-// Numbers or bits lie in memory as [image][row][column][group][byte], or with strides.
-enum class Layout { channels_first, channels_last, gaps };
-constexpr std::array layouts = {Layout::channels_first, Layout::channels_last, Layout::gaps};
-
-Images images_of(Element element, const std::array<int64_t, 4>& shape, Layout layout) {
-    Images made;
-    made.element = element;
-    made.images = shape[0], made.channels = shape[1], made.height = shape[2], made.width = shape[3];
-    std::array<size_t, 4> order = {3, 2, 1, 0};  // innermost first
-    if (layout == Layout::channels_last) order = {1, 3, 2, 0};
-    if (layout == Layout::gaps) order = {2, 0, 1, 3};
-    int64_t stride = layout == Layout::gaps ? 2 : 1;
-    for (const size_t axis : order) {
-        made.strides[axis] = stride;
-        stride = stride * std::max<int64_t>(shape[axis], 1) + (layout == Layout::gaps ? int64_t(axis) + 1 : 0);
-    }
-    return made;
-}
-
-int64_t memory_bytes(const Images& images) {
-    if (images.is_empty()) return 0;
-    const int64_t last = images.offset(images.images - 1, images.channels - 1, images.height - 1, images.width - 1);
-    return (last + 1) * core::element_bytes(images.element);
-}
-
-// Numbers of all kinds, in the order [image][channel][row][column].
-std::vector<float> numbers(int64_t count, uint64_t seed) {
-    constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-    constexpr float special[] = {0.0f, -0.0f, nan, -nan, infinity, -infinity, 1e-45f, -1e-45f, 6e-8f, -6e-8f};
-    verify::Random random(seed);
-    std::vector<float> values(static_cast<size_t>(count));
-    for (float& value : values) value = random.below(5) == 0 ? special[random.below(std::size(special))] : random.normal();
-    return values;
-}
 
 // As the type holds them: 1e-45 is 0 in fp16.
 bool is_negative(Element element, float value) {
@@ -231,8 +133,8 @@ struct PreparedConv {
 
     explicit PreparedConv(const ConvCase& tested) : c(tested) {
         const int64_t in_group = c.group_channels();
-        const auto x_numbers = numbers(c.images * c.channels * c.height * c.width, 1);
-        const auto weight_numbers = numbers(c.outputs * in_group * c.kernel[0] * c.kernel[1], 2);
+        const auto x_numbers = verify::signed_numbers(c.images * c.channels * c.height * c.width, 1);
+        const auto weight_numbers = verify::signed_numbers(c.outputs * in_group * c.kernel[0] * c.kernel[1], 2);
         x = expected_bits(x_numbers, Element::fp32, {c.images, c.channels, c.height, c.width}, c.groups);
         weight = expected_bits(weight_numbers, Element::fp32, {c.outputs, in_group, c.kernel[0], c.kernel[1]}, 1);
         sums = expected_sums(c, x_numbers, weight_numbers);
@@ -244,7 +146,7 @@ struct PreparedConv {
 const std::vector<PreparedConv>& prepared_cases() {
     static const std::vector<PreparedConv> all = [] {
         std::vector<PreparedConv> made;
-        for (const ConvCase& c : conv_cases()) made.emplace_back(c);
+        for (const ConvCase& c : verify::convolution_cases()) made.emplace_back(c);
         return made;
     }();
     return all;
@@ -259,7 +161,7 @@ struct Variant {
 };
 
 std::vector<Variant> variants(const ConvCase& c) {
-    if (c.products() > 500'000)
+    if (products(c) > 500'000)
         return {{Element::fp32, Layout::channels_first, true, true},
                 {Element::fp16, Layout::channels_last, true, false},
                 {Element::int32, Layout::gaps, false, false}};
@@ -380,7 +282,7 @@ TEST(Convolution, BandsOfTheResult) {
     context.set_threads(2);
     for (const PreparedConv& tested : prepared_cases())
         for (const int64_t bytes : {1, 700, 5000}) {
-            if (tested.c.products() > 500'000) continue;
+            if (products(tested.c) > 500'000) continue;
             const DeviceConv conv(context, tested,
                                   {Element::fp32, bytes == 1 ? Layout::channels_first : Layout::channels_last, true, true});
             cpu::run_binary_conv(cpu::portable_isa(), conv.problem(), bytes);
@@ -410,39 +312,22 @@ TEST_P(SignBits, AreThoseOfTheNumbers) {
     context.set_threads(2);
     verify::use_device(context, kernel.device);
     context.force_kernel(name);
-    struct Case {
-        std::array<int64_t, 4> shape;
-        int64_t groups = 1;
-    };
-    std::vector<Case> cases = {{{3, 24, 5, 7}, 3}, {{2, 24, 5, 7}, 24},  {{1, 130, 9, 31}, 2}, {{2, 64, 28, 28}},
-                               {{1, 300, 20, 20}}, {{0, 8, 4, 4}},       {{2, 0, 4, 4}},       {{2, 8, 0, 4}},
-                               {{300, 8, 1, 1}},   {{5, 1000, 1, 1}, 4}, {{1, 3, 64, 65}}};
-    for (const int64_t channels : {1, 7, 8, 9, 63, 64, 65, 128, 200}) cases.push_back({{3, channels, 5, 3}});
     int ran = 0;
-    for (const Case& tested : cases)
-        for (const Element element : {Element::fp32, Element::fp16, Element::bf16})
-            for (const Layout layout : layouts)
-                for (const int64_t skipped : {0, 1}) {
-                    Images x = images_of(element, tested.shape, layout);
-                    const std::vector<float> values = numbers(x.images * x.channels * x.height * x.width, 5);
-                    std::vector<uint8_t> memory(size_t(memory_bytes(x)), 0xff);  // NaN, and -1 to whoever takes it for a sign
-                    size_t next = 0;
-                    for (int64_t image = 0; image < x.images; ++image)
-                        for (int64_t channel = 0; channel < x.channels; ++channel)
-                            for (int64_t row = 0; row < x.height; ++row)
-                                for (int64_t column = 0; column < x.width; ++column)
-                                    core::store(element, memory.data(), x.offset(image, channel, row, column), values[next++]);
-                    const std::vector<uint8_t> expected = expected_bits(values, element, tested.shape, tested.groups);
-                    const DeviceBytes from(context, memory), to(context, std::vector<uint8_t>(expected.size(), untouched), skipped);
-                    x.data = from.data(), x.device = context.device, x.device_index = context.device_index;
-                    const SignBitsProblem problem{&context, x, tested.groups, to.data()};
-                    if (!core::KernelList<SignBitsProblem>::reason_against(kernel, problem).empty()) continue;
-                    run_forced(context, problem);
-                    ASSERT_EQ(to.read(), expected) << name << ": " << tested.shape[0] << "x" << tested.shape[1] << "x" << tested.shape[2]
-                                                   << "x" << tested.shape[3] << " groups " << tested.groups << " "
-                                                   << core::element_name(element) << " layout " << int(layout) << " bits at +" << skipped;
-                    ++ran;
-                }
+    for (const verify::SignBitsCase& tested : verify::sign_bits_cases())
+        for (const int64_t skipped : {0, 1}) {
+            const Element element = tested.element;
+            Images x = images_of(element, tested.shape, tested.layout);
+            const std::vector<float> values = verify::signed_numbers(x.images * x.channels * x.height * x.width, 5);
+            const std::vector<uint8_t> expected = expected_bits(values, element, tested.shape, tested.groups);
+            const DeviceBytes from(context, verify::memory_of(x, values)),
+                to(context, std::vector<uint8_t>(expected.size(), untouched), skipped);
+            x.data = from.data(), x.device = context.device, x.device_index = context.device_index;
+            const SignBitsProblem problem{&context, x, tested.groups, to.data()};
+            if (!core::KernelList<SignBitsProblem>::reason_against(kernel, problem).empty()) continue;
+            run_forced(context, problem);
+            ASSERT_EQ(to.read(), expected) << name << ": " << tested.text() << " bits at +" << skipped;
+            ++ran;
+        }
     EXPECT_GT(ran, 0);
     testing::Test::RecordProperty("cases", ran);
 }

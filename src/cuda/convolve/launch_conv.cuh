@@ -29,11 +29,9 @@ void launch_tensor_conv(const core::BinaryConvProblem& problem, const ConvPlan& 
 
 template <class Engine, ConvBits Bits>
 void launch_tensor_conv(const core::BinaryConvProblem& problem, const ConvPlan& plan) {
-    switch (plan.outputs) {
-    case 128: return launch_tensor_conv<Engine, 128, Bits>(problem, plan);
-    case 64: return launch_tensor_conv<Engine, 64, Bits>(problem, plan);
-    default: return launch_tensor_conv<Engine, 32, Bits>(problem, plan);
-    }
+    if constexpr (Engine::most_outputs >= 128)
+        if (plan.outputs == 128) return launch_tensor_conv<Engine, 128, Bits>(problem, plan);
+    plan.outputs == 64 ? launch_tensor_conv<Engine, 64, Bits>(problem, plan) : launch_tensor_conv<Engine, 32, Bits>(problem, plan);
 }
 
 template <class Engine>
@@ -44,7 +42,7 @@ core::Kernel<core::BinaryConvProblem> tensor_conv_kernel(std::string name, std::
     kernel.supports = tensor_conv_reason_against;
     kernel.defers = tensor_conv_defers;
     kernel.run = [](const core::BinaryConvProblem& problem) {
-        const ConvPlan plan = plan_tensor_conv(problem);
+        const ConvPlan plan = plan_tensor_conv(problem, Engine::most_outputs);
         if (plan.args.tiles == 0 || plan.output_tiles == 0 || problem.down.positions() == 0 || problem.across.positions() == 0) return;
         switch (plan.args.bits) {
         case ConvBits::cells: launch_tensor_conv<Engine, ConvBits::cells>(problem, plan); break;

@@ -180,7 +180,7 @@ std::string tensor_conv_defers(const BinaryConvProblem& problem) {
 
 // Of all tiles that fit, the one that takes the least time: blocks of the grid run in rounds, and those that share a multiprocessor share
 // its time.
-ConvPlan plan_tensor_conv(const BinaryConvProblem& problem) {
+ConvPlan plan_tensor_conv(const BinaryConvProblem& problem, int most_outputs) {
     ConvPlan plan{describe(problem), 64, 1, 1};
     TensorConvArgs& args = plan.args;
     const DeviceInfo& device = device_of(problem);
@@ -214,7 +214,7 @@ ConvPlan plan_tensor_conv(const BinaryConvProblem& problem) {
         for (const int groups : {1, 2, 3, 4, 6})
             for (int blocks = 1; blocks <= 4 && groups <= conv_most_groups(outputs); ++blocks) consider({outputs, groups, blocks});
     };
-    if (args.outputs > fewest_tile_outputs) consider_all(64), consider_all(128);
+    for (int outputs = 64; outputs <= most_outputs && args.outputs > fewest_tile_outputs; outputs *= 2) consider_all(outputs);
     if (best.outputs == 0) consider_all(fewest_tile_outputs);
     take(best);
     fill_steps(args);

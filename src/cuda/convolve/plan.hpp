@@ -16,6 +16,6 @@ struct ConvPlan {
     int outputs;                // of a tile: 32, 64 or 128
     int output_tiles, columns;  // of the grid: blocks that share the position tiles of an output tile
 };
-ConvPlan plan_tensor_conv(const core::BinaryConvProblem& problem);
+ConvPlan plan_tensor_conv(const core::BinaryConvProblem& problem, int most_outputs);
 
 }  // namespace lowbit::cuda

@@ -1,5 +1,7 @@
 // What becomes of the integers of a convolution.
 #pragma once
+#include <cfloat>
+
 #include "core/convolution.hpp"
 #include "cuda/numbers.cuh"
 
@@ -50,5 +52,33 @@ __device__ uint32_t stored_pair(float low, float high) {
         return reinterpret_cast<const uint32_t&>(pair);
     }
 }
+
+// What comes of a count, with numbers of fp32 that are prepared: 2 * count - bits, times the scale, plus the bias, each rounded once.
+template <Element Type>
+struct Conversion {
+    // The bits of 2^23 + 2^22 plus an integer of less than 22 bits are those of their sum: cheaper than a conversion.
+    __device__ static float term(int bits) { return 12582912.0f + float(bits); }
+    template <bool Biased>
+    __device__ static float finish(int count, uint32_t term, float scale, float bias) {
+        const float product = __fmul_rn(__int_as_float(2 * count + 0x4b400000) - __uint_as_float(term), scale);
+        return Biased ? __fadd_rn(product, bias) : product;
+    }
+};
+
+// The bits of a small integer are those of it times 2^-149: one instruction less. Now the scale takes back a factor of 2^-23; scales that
+// it takes beyond the largest number give results that fp16 does not have, or 0.
+template <>
+struct Conversion<Element::fp16> {
+    __device__ static float term(int bits) { return -0x1p-23f * float(bits); }
+    __device__ static float scale(float scale) {
+        const float larger = scale * 0x1p23f;
+        return isinf(larger) && !isinf(scale) ? copysignf(FLT_MAX, scale) : larger;
+    }
+    template <bool Biased>
+    __device__ static float finish(int count, uint32_t term, float scale, float bias) {
+        const float product = __fmul_rn(__fmaf_rn(__int_as_float(count), 0x1p127f, __uint_as_float(term)), scale);
+        return Biased ? __fadd_rn(product, bias) : product;
+    }
+};
 
 }  // namespace lowbit::cuda

@@ -17,118 +17,10 @@
 //     weight [complement or not][tap, piece][output] of 16 bytes, once per block; cells [complement or not][phase][piece][position + span]
 //     D[64 positions x outputs] = sum over steps of cells * weight: a step has 128 bits and their complement, or two folded cells
 #pragma once
-#include <cfloat>
-
-#include "cuda/convolve/args.cuh"
-#include "cuda/ptx/mma.cuh"
+#include "cuda/convolve/engines.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
-#include "cuda/ptx/wgmma.cuh"
 
 namespace lowbit::cuda {
-
-// How tensor cores are asked for the bits that 64 positions (16 of each warp) and the weight have in common.
-// `meanwhile` runs once there is enough to do.
-struct ConvWgmma {
-    static constexpr bool stores_matrices = true;
-    template <int Outputs, class Meanwhile>
-    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2],
-                                 Meanwhile meanwhile) {
-        // The numbers of a step are added to the lower words of descriptors alone.
-        const uint64_t cells = ptx::wgmma_cells(ptx::shared_address(first_cell) >> 4, 0);
-        constexpr int plane = Outputs + 1;
-        const int next = (args.folded ? 2 : 1) * plane, second = args.folded ? plane : args.steps * plane;
-        const uint64_t weight = ptx::wgmma_cells(ptx::shared_address(memory + args.at.weight) >> 4, uint32_t(second));
-        const auto multiply = [&](int first, int end) {
-#pragma unroll 2
-            for (int step = first; step < end; ++step)
-                ptx::Wgmma<ptx::WgmmaInt1, Outputs>::shared(sums, (cells & ~0xffffffffull) | (uint32_t(cells) + args.step_cells[step]),
-                                                            (weight & ~0xffffffffull) | (uint32_t(weight) + uint32_t(step * next)),
-                                                            step > 0);
-        };
-        // More would wait for the tensor core before they are taken.
-        const int enough = args.steps < 8 ? args.steps : 8;
-        ptx::wgmma_fence();
-        multiply(0, enough);
-        meanwhile();
-        multiply(enough, args.steps);
-        ptx::wgmma_commit();
-    }
-    template <int Count>
-    __device__ static void finish(int (&sums)[Count]) {
-        ptx::wgmma_wait<0>();
-#pragma unroll
-        for (int i = 0; i < Count; ++i) ptx::own(sums[i]);
-    }
-};
-
-struct ConvMma {
-    static constexpr bool stores_matrices = false;
-    template <int Outputs, class Meanwhile>
-    __device__ static void start(const TensorConvArgs& args, const uint8_t* memory, const uint8_t* first_cell, int (&sums)[Outputs / 2],
-                                 Meanwhile meanwhile) {
-        meanwhile();
-        const int lane = threadIdx.x % 32, matrix = lane / 8, warp = threadIdx.x / 32 % 4;
-        constexpr int plane = (Outputs + 1) * conv_cell_bytes;
-        const int next = (args.folded ? 2 : 1) * plane, second = args.folded ? plane : args.steps * plane;
-        // Matrices: rows 0 .. 7 and 8 .. 15 of the first cells, then of the second; of the weight both cells of eight outputs, of the next.
-        const uint32_t cells = ptx::shared_address(first_cell) + uint32_t(warp * 16 + matrix % 2 * 8 + lane % 8) * conv_cell_bytes;
-        const uint32_t weight = ptx::shared_address(memory + args.at.weight) + uint32_t(matrix % 2 * second) +
-                                uint32_t(matrix / 2 * 8 + lane % 8) * conv_cell_bytes;
-#pragma unroll
-        for (int i = 0; i < Outputs / 2; ++i) sums[i] = -args.steps * ptx::MmaCommonBits::surplus;
-#pragma unroll 1
-        for (int step = 0; step < args.steps; ++step) {
-            const uint32_t where = (args.step_cells[step] & 0xffffu) + uint32_t(matrix / 2) * (args.step_cells[step] >> 16);
-            uint32_t a[4];
-            ptx::load_matrices(a, cells + where * conv_cell_bytes);
-#pragma unroll
-            for (int column = 0; column < Outputs / 8; column += 2) {
-                uint32_t b[4];
-                ptx::load_matrices(b, weight + uint32_t(step * next + column * 8 * conv_cell_bytes));
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    const uint32_t both[2] = {b[2 * half], b[2 * half + 1]};
-                    ptx::MmaCommonBits::multiply(reinterpret_cast<int(&)[4]>(sums[(column + half) * 4]), a, both);
-                }
-            }
-        }
-    }
-    template <int Count>
-    __device__ static void finish(int (&sums)[Count]) {
-        if constexpr (ptx::MmaCommonBits::twice == 2)
-#pragma unroll
-            for (int i = 0; i < Count; ++i) sums[i] /= 2;
-    }
-};
-
-// What comes of a count, with numbers of fp32 that are prepared: 2 * count - bits, times the scale, plus the bias, each rounded once.
-template <Element Type>
-struct Conversion {
-    // The bits of 2^23 + 2^22 plus an integer of less than 22 bits are those of their sum: cheaper than a conversion.
-    __device__ static float term(int bits) { return 12582912.0f + float(bits); }
-    __device__ static float scale(float scale) { return scale; }
-    template <bool Biased>
-    __device__ static float finish(int count, uint32_t term, float scale, float bias) {
-        const float product = __fmul_rn(__int_as_float(2 * count + 0x4b400000) - __uint_as_float(term), scale);
-        return Biased ? __fadd_rn(product, bias) : product;
-    }
-};
-
-// The bits of a small integer are those of it times 2^-149: one instruction less. Now the scale takes back a factor of 2^-23; scales that
-// it takes beyond the largest number give results that fp16 does not have, or 0.
-template <>
-struct Conversion<Element::fp16> {
-    __device__ static float term(int bits) { return -0x1p-23f * float(bits); }
-    __device__ static float scale(float scale) {
-        const float larger = scale * 0x1p23f;
-        return isinf(larger) && !isinf(scale) ? copysignf(FLT_MAX, scale) : larger;
-    }
-    template <bool Biased>
-    __device__ static float finish(int count, uint32_t term, float scale, float bias) {
-        const float product = __fmul_rn(__fmaf_rn(__int_as_float(count), 0x1p127f, __uint_as_float(term)), scale);
-        return Biased ? __fadd_rn(product, bias) : product;
-    }
-};
 
 template <class Engine, int Outputs, ConvBits Bits>
 class TensorConv {
@@ -138,6 +30,7 @@ class TensorConv {
     const int my_cell, my_piece;  // the first that this thread brings; threads beyond all pieces of the last pixel bring none
     uint8_t* const y;             // of the first output
     static constexpr int plane_bytes = (Outputs + 1) * conv_cell_bytes;  // of the weight; one more, for the banks
+
     template <class T>
     __device__ T* at(int offset) const {
         return reinterpret_cast<T*>(memory + offset);
