@@ -86,7 +86,7 @@ def is_bits(x: torch.Tensor) -> bool:
 
 
 def _setup_conv2d(ctx, inputs, output):
-    x, weight, scale, bias, *ctx.window, ctx.groups, ctx.channels, ctx.dtype = inputs
+    x, weight, scale, bias, *ctx.window, ctx.groups, ctx.channels, _ = inputs
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.save_for_backward(x, weight, scale)
 
@@ -104,9 +104,8 @@ def _filter_signs(weight: torch.Tensor, kernel: Sequence[int], channels: int) ->
 
 
 def _backward_conv2d(ctx, grad):
-    """The straight-through estimate: sign passes gradients on as they are where its argument lies in [-1, 1], and none elsewhere."""
-    if not ctx.dtype.is_floating_point:
-        raise NotImplementedError("binary_conv2d: gradients flow through floating results only")
+    """The straight-through estimate: sign passes gradients on as they are where its argument lies in [-1, 1], and none elsewhere. (torch
+    asks for none of a result of integers.)"""
     x, weight, scale = ctx.saved_tensors
     wants_x, wants_weight, wants_scale, wants_bias = ctx.needs_input_grad[:4]
     kernel, stride, (top, bottom, left, right), dilation = ctx.window
@@ -179,14 +178,12 @@ def _fake_linear(x, weight, dtype):
 
 
 def _setup_linear(ctx, inputs, output):
-    x, weight, ctx.dtype = inputs
+    x, weight, _ = inputs
     ctx.save_for_backward(x, weight)
 
 
 def _backward_linear(ctx, grad):
     """As that of convolutions."""
-    if not ctx.dtype.is_floating_point:
-        raise NotImplementedError("binary_linear: gradients flow through floating results only")
     x, weight = ctx.saved_tensors
     grad_x = grad_weight = None
     if ctx.needs_input_grad[0]:

@@ -10,22 +10,35 @@ namespace {
 
 constexpr int64_t largest_int32 = std::numeric_limits<int32_t>::max();
 
-std::string shape(const Images& i) { return join(i.images, " x ", i.channels, " x ", i.height, " x ", i.width); }
+// What only a refusal puts into words.
+struct Shape {
+    const Images& of;
+    friend std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+        const Images& i = shape.of;
+        return out << i.images << " x " << i.channels << " x " << i.height << " x " << i.width;
+    }
+};
+struct Strides {
+    const Images& of;
+    friend std::ostream& operator<<(std::ostream& out, const Strides& strides) {
+        const int64_t* s = strides.of.strides;
+        return out << s[0] << ", " << s[1] << ", " << s[2] << ", " << s[3];
+    }
+};
 
 // Sizes are such that nothing that is computed of them overflows.
 void check_numbers(const char* verb, const char* argument, const Images& given, bool written) {
     const std::array<int64_t, 4> sizes{given.images, given.channels, given.height, given.width};
-    for (const int64_t size : sizes) require(size >= 0, verb, ": ", argument, " has shape ", shape(given), "; sizes cannot be negative");
+    for (const int64_t size : sizes) require(size >= 0, verb, ": ", argument, " has shape ", Shape{given}, "; sizes cannot be negative");
     if (given.is_empty()) return;
     const int bytes = element_bytes(given.element);
-    require(given.data != nullptr, verb, ": ", argument, " is a null pointer, but has shape ", shape(given));
+    require(given.data != nullptr, verb, ": ", argument, " is a null pointer, but has shape ", Shape{given});
     require(reinterpret_cast<uintptr_t>(given.data) % uintptr_t(bytes) == 0, verb, ": ", argument, " stands at address ", given.data,
             ", which is not aligned to its ", bytes, "-byte elements");
     const int64_t* strides = given.strides;
-    const std::string all = join(strides[0], ", ", strides[1], ", ", strides[2], ", ", strides[3]);
     int64_t last = 0, count = 1;
     for (size_t i = 0; i < sizes.size(); ++i) {
-        require(strides[i] >= 0, verb, ": ", argument, " has strides ", all, "; use strides >= 0, counted in elements");
+        require(strides[i] >= 0, verb, ": ", argument, " has strides ", Strides{given}, "; use strides >= 0, counted in elements");
         last = checked_add(last, checked_multiply(sizes[i] - 1, strides[i], argument), argument);
         count = checked_multiply(count, sizes[i], argument);
     }
@@ -38,7 +51,7 @@ void check_numbers(const char* verb, const char* argument, const Images& given, 
     int64_t reached = 0;
     for (const size_t axis : order) {
         if (sizes[axis] == 1) continue;
-        require(strides[axis] > reached, verb, ": ", argument, " has strides ", all, " with shape ", shape(given),
+        require(strides[axis] > reached, verb, ": ", argument, " has strides ", Strides{given}, " with shape ", Shape{given},
                 ", so its elements overlap; an output needs distinct elements");
         reached += (sizes[axis] - 1) * strides[axis];
     }
@@ -102,8 +115,8 @@ void check_result(const BinaryConvProblem& problem) {
     Images wanted;
     wanted.images = problem.images, wanted.channels = problem.outputs;
     wanted.height = problem.down.positions(), wanted.width = problem.across.positions();
-    require(shape(y) == shape(wanted), verb, ": y is ", shape(y), " but the convolution gives ", shape(wanted),
-            " (images, outputs, height, width)");
+    const bool fits = y.images == wanted.images && y.channels == wanted.channels && y.height == wanted.height && y.width == wanted.width;
+    require(fits, verb, ": y is ", Shape{y}, " but the convolution gives ", Shape{wanted}, " (images, outputs, height, width)");
     check_device(verb, "y", y.device, y.device_index, *problem.context);
 }
 

@@ -92,3 +92,16 @@ def assert_product(y, x, w, rounding=0.0):
     error = (y.double().cpu() - exact).abs()
     assert y.shape == exact.shape
     assert (error <= bound).all(), f"off by {(error - bound).max():.3g} more than the bound at {int((error - bound).argmax())}"
+
+
+def signs(x):
+    """-1 below 0, else +1; torch.sign(0) is 0."""
+    return torch.where(x < 0, -1.0, 1.0).to(torch.float64).cpu()
+
+
+def exact_conv2d(x, weight, stride=1, padding=0, dilation=1, groups=1):
+    if 0 in weight.shape or 0 in x.shape:  # torch refuses some of these
+        image, filters = torch.zeros(1, 1, *x.shape[2:]), torch.zeros(1, 1, *weight.shape[2:])
+        size = torch.nn.functional.conv2d(image, filters, None, stride, padding, dilation).shape[2:]
+        return torch.zeros(x.shape[0], weight.shape[0], *size, dtype=torch.float64)
+    return torch.nn.functional.conv2d(signs(x), signs(weight), None, stride, padding, dilation, groups)

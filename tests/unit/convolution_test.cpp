@@ -111,6 +111,13 @@ std::vector<std::string> kernel_names() {
     return names;
 }
 
+template <class Problem>
+void force(core::Context& context, const core::Kernel<Problem>& kernel) {
+    context.set_threads(2);
+    verify::use_device(context, kernel.device);
+    context.force_kernel(kernel.name);
+}
+
 // Runs a problem with the kernel that its context forces, which has workspace of its own.
 template <class Problem>
 void run_forced(core::Context& context, const Problem& problem) {
@@ -257,9 +264,7 @@ TEST_P(BinaryConv, IsExact) {
     const core::Kernel<BinaryConvProblem>& kernel = *core::registry().binary_conv.find(name);
     if (!kernel.unavailable.empty()) GTEST_SKIP() << name << ": " << kernel.unavailable;
     core::Context context;
-    context.set_threads(2);
-    verify::use_device(context, kernel.device);
-    context.force_kernel(name);
+    force(context, kernel);
     int ran = 0;
     for (const PreparedConv& tested : prepared_cases())
         for (const Variant& variant : variants(tested.c)) {
@@ -309,9 +314,7 @@ TEST_P(SignBits, AreThoseOfTheNumbers) {
     const core::Kernel<SignBitsProblem>& kernel = *core::registry().sign_bits.find(name);
     if (!kernel.unavailable.empty()) GTEST_SKIP() << name << ": " << kernel.unavailable;
     core::Context context;
-    context.set_threads(2);
-    verify::use_device(context, kernel.device);
-    context.force_kernel(name);
+    force(context, kernel);
     int ran = 0;
     for (const verify::SignBitsCase& tested : verify::sign_bits_cases())
         for (const int64_t skipped : {0, 1}) {

@@ -2,7 +2,7 @@
 // tokens of a tile can be few and decoded weights can stay in registers.
 //
 //     one warp copies:                 memory -> ring of stages (tokens; codes and scales, or rows, of the weight)
-//     two or four warpgroups multiply: stage -> (registers, decoded) -> tensor core -> sums
+//     two to four warpgroups multiply: stage -> (registers, decoded) -> tensor core -> sums
 //                                      sums -> scales, bias -> shared memory -> boxes of the output
 //
 // Blocks live as long as the grid and walk over tiles; which ones follows from their number alone, so the result does not depend on timing.
