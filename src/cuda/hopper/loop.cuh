@@ -10,6 +10,7 @@
 // order. A last wave that would leave half of the chip idle: a tile of two blocks goes to two clusters, one row of it each, and their
 // blocks take half of K each and half of the rows to the end.
 #pragma once
+#include "cuda/hopper/exchange.cuh"
 #include "cuda/hopper/promoted.cuh"
 #include "cuda/hopper/ring.cuh"
 #include "cuda/hopper/store.cuh"
@@ -41,6 +42,7 @@ class HopperGemm {
     static constexpr int token_blocks = tile.tokens / 64 / groups;  // of a warpgroup, then
     using Store = std::conditional_t<turned, TurnedStore<token_blocks>,
                                      HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>>;
+    using Exchange = HopperExchange<Sum, blocks_per_group, tile.tokens, groups, groups_per_tile>;
     using At = RingPlace<tile.stages>;
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
 
@@ -54,18 +56,7 @@ public:
         Turns turns;
     };
     static constexpr int tile_bytes = tile.rows * tile.tokens * 4;
-    // Splits share out a warpgroup's results by units: what a pass of the store takes. The units of a block come from all others, and must
-    // find room in the ring.
-    static constexpr int units = blocks_per_group * tile.tokens / store_pass_tokens, unit_sums = store_pass_tokens / 2;
-    static constexpr int unit_bytes = unit_sums * 128 * 4;
-    __host__ __device__ static constexpr int units_held(int splits) { return (units + splits - 1) / splits; }
-    static constexpr int find_most_splits() {
-        int splits = 1;
-        while (splits < hopper_most_splits && splits * groups * units_held(splits + 1) * unit_bytes <= int(offsetof(Shared, store)))
-            ++splits;
-        return splits;
-    }
-    static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : find_most_splits();
+    static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : Exchange::most_splits(int(offsetof(Shared, store)));
     static constexpr bool can_halve =
         tile.cluster == 2 && groups == 2 && !tile.alternate && int(offsetof(Shared, store)) >= tile_bytes / groups;
 
@@ -455,131 +446,14 @@ private:
                 multiply_tile(args, shared, group, at, piece, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
             uint32_t mine = ~0u;                                      // units of the results
-            if constexpr (teams > 1) mine = add_teams(shared, group, sums);
+            if constexpr (teams > 1) mine = Exchange::add_teams(shared.tokens, group, sums);
             if constexpr (most_splits > 1)
-                if (args.splits > 1) mine = add_splits(args, shared, group, sums, mine);
+                if (args.splits > 1) mine = Exchange::add_splits(args, shared.tokens, group, sums, mine);
             if constexpr (can_halve)
-                if (piece.half && !exchange_halves(shared, group, sums)) return;
+                if (piece.half && !Exchange::add_halves(shared.tokens, group, sums)) return;
             store.store(args, sums, row, token, mine);
         });
         store.finish();
-    }
-
-    // A warpgroup's sums on their way to another block's ring: four of a thread next to those of its neighbours.
-    static constexpr int sums_per_thread = blocks_per_group * tile.tokens / 2, parts_per_group = sums_per_thread / 4 * 128;
-    __device__ static uint4* parts_of_thread(Shared& shared) { return reinterpret_cast<uint4*>(shared.tokens) + threadIdx.x % 128; }
-    __device__ static void send_sums(const Sums& sums, uint4* parts, uint32_t block) {
-        const uint32_t to = ptx::address_in_block(parts, block);
-#pragma unroll
-        for (int i = 0; i < sums_per_thread; i += 4) {
-            uint32_t four[4];
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-                four[e] = reinterpret_cast<const uint32_t&>(sums[(i + e) / (tile.tokens / 2)][(i + e) % (tile.tokens / 2)]);
-            ptx::store_in_block(to + uint32_t(i / 4 * 128 * 16), make_uint4(four[0], four[1], four[2], four[3]));
-        }
-    }
-    __device__ static void add_sums(Sums& sums, const uint4* parts) {
-#pragma unroll
-        for (int i = 0; i < sums_per_thread; i += 4) {
-            const uint4 bits = parts[i / 4 * 128];
-            const uint32_t four[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-                sums[(i + e) / (tile.tokens / 2)][(i + e) % (tile.tokens / 2)] += reinterpret_cast<const Sum&>(four[e]);
-        }
-    }
-
-    // Which units of the results are this team's: there, the sums are those of both.
-    __device__ static uint32_t add_teams(Shared& shared, int group, Sums& sums) {
-        static_assert(teams == 1 || units % teams == 0);
-        constexpr int name = groups + 1, held = units / teams * (unit_sums / 4 * 128);  // names up to `groups` are the stores'
-        const int team = group / groups_per_tile, partner = (group + groups_per_tile) % groups;
-        uint4* parts = parts_of_thread(shared);
-        ptx::meet_warps(name, groups * 128);  // all have done with the ring
-        uint32_t mine = 0;
-#pragma unroll
-        for (int unit = 0; unit < units; ++unit) {
-            if (unit % teams == team) {
-                mine |= 1u << unit;
-                continue;
-            }
-#pragma unroll
-            for (int i = 0; i < unit_sums; i += 4)
-                parts[group * held + (unit / teams * unit_sums + i) / 4 * 128] =
-                    make_uint4(as_word(sum_of(sums, unit, i)), as_word(sum_of(sums, unit, i + 1)), as_word(sum_of(sums, unit, i + 2)),
-                               as_word(sum_of(sums, unit, i + 3)));
-        }
-        ptx::meet_warps(name, groups * 128);
-#pragma unroll
-        for (int unit = 0; unit < units; ++unit) {
-            if (unit % teams != team) continue;
-#pragma unroll
-            for (int i = 0; i < unit_sums; i += 4)
-                add_four(sums, unit, i, parts[partner * held + (unit / teams * unit_sums + i) / 4 * 128]);
-        }
-        return mine;
-    }
-
-    // Of those units of the results that are this warpgroup's, those that are this block's: there, the sums are those of all K.
-    __device__ static uint32_t add_splits(const HopperArgs& args, Shared& shared, int group, Sums& sums, uint32_t units_here) {
-        const int me = int(ptx::block_in_cluster()), held = units_held(args.splits);
-        // Blocks take turns over all of a tile's units, so that all get as many.
-        const int first_unit = group % groups_per_tile * units;
-        uint4* parts = parts_of_thread(shared);
-        // Where a block keeps what another one sent of a unit.
-        const auto place = [&](int from, int owner, int unit) {
-            const int slot = from < owner ? from : from - 1;
-            return parts + ((slot * groups + group) * held + unit / args.splits) * (unit_sums / 4 * 128);
-        };
-        ptx::meet_cluster();  // all have done with their rings
-#pragma unroll
-        for (int unit = 0; unit < units; ++unit) {
-            const int owner = (first_unit + unit) % args.splits;
-            if (owner == me || !(units_here >> unit & 1)) continue;
-            const uint32_t to = ptx::address_in_block(place(me, owner, unit), uint32_t(owner));
-#pragma unroll
-            for (int i = 0; i < unit_sums; i += 4)
-                ptx::store_in_block(to + uint32_t(i / 4 * 128 * 16),
-                                    make_uint4(as_word(sum_of(sums, unit, i)), as_word(sum_of(sums, unit, i + 1)),
-                                               as_word(sum_of(sums, unit, i + 2)), as_word(sum_of(sums, unit, i + 3))));
-        }
-        ptx::meet_cluster();
-        uint32_t mine = 0;
-#pragma unroll
-        for (int unit = 0; unit < units; ++unit) {
-            if ((first_unit + unit) % args.splits != me || !(units_here >> unit & 1)) continue;
-            mine |= 1u << unit;
-#pragma unroll 1
-            for (int from = 0; from < args.splits; ++from) {
-                if (from == me) continue;
-                const uint4* theirs = place(from, me, unit);
-#pragma unroll
-                for (int i = 0; i < unit_sums; i += 4) add_four(sums, unit, i, theirs[i / 4 * 128]);
-            }
-        }
-        return mine;
-    }
-    __device__ static uint32_t as_word(const Sum& sum) { return reinterpret_cast<const uint32_t&>(sum); }
-    __device__ static Sum& sum_of(Sums& sums, int unit, int i) {
-        return sums[unit * unit_sums / (tile.tokens / 2)][unit * unit_sums % (tile.tokens / 2) + i];
-    }
-    __device__ static void add_four(Sums& sums, int unit, int first, const uint4& four) {
-        const uint32_t words[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sum_of(sums, unit, first + i) += reinterpret_cast<const Sum&>(words[i]);
-    }
-
-    // Block 0 of the two gets the sums of all K for the rows of the first warpgroup, block 1 for those of the second: true there.
-    __device__ static bool exchange_halves(Shared& shared, int group, Sums& sums) {
-        const int me = int(ptx::block_in_cluster());
-        uint4* parts = parts_of_thread(shared);
-        ptx::meet_cluster();  // both have done with their rings
-        if (group != me) send_sums(sums, parts, uint32_t(1 - me));
-        ptx::meet_cluster();
-        if (group != me) return false;
-        add_sums(sums, parts);
-        return true;
     }
 };
 
