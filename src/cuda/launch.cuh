@@ -43,6 +43,7 @@ private:
 struct LaunchSize {
     unsigned blocks, threads;
     size_t shared_bytes;
+    unsigned cluster = 1;  // blocks that run side by side and reach each other's shared memory
 };
 
 // A kernel that waits for the one before it by itself (ptx::wait_for_previous_launch): it begins early where the context asks for that.
@@ -54,11 +55,18 @@ void launch_in_chain(const core::Context& context, const char* name, void (*kern
     config.blockDim = dim3(size.threads);
     config.dynamicSmemBytes = size.shared_bytes;
     config.stream = stream_of(context);
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &early;
-    config.numAttrs = context.dependent_launch ? 1 : 0;
+    cudaLaunchAttribute attributes[2]{};
+    config.attrs = attributes;
+    if (context.dependent_launch) {
+        cudaLaunchAttribute& early = attributes[config.numAttrs++];
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (size.cluster > 1) {
+        cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim.x = size.cluster, cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = 1;
+    }
     check(cudaLaunchKernelEx(&config, kernel, parameters...), name);
 }
 

@@ -7,6 +7,7 @@
 #include "cuda/gemm/group_scales.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/tensor_copy.cuh"
 #include "cuda/quantize/division.cuh"
 
 namespace lowbit::cuda {
@@ -14,6 +15,7 @@ namespace lowbit::cuda {
 constexpr int rows_per_tile = 16, most_decode_warps = 16, atoms_per_unit = 2;
 constexpr int warp_ring_bytes = 8192;  // of codes: what 16 warps have under way is several times what the speed of memory needs
 constexpr int most_phase_buffers = 4;
+constexpr int fewest_shared_tokens = 3;  // fewer cost less than a cluster
 
 // How a weight is spread over the chip (decode/split.cu).
 struct DecodeSplit {
@@ -54,6 +56,7 @@ struct DecodeArgs {
     const uint8_t* tokens = nullptr;  // rows of whole units, zeros beyond K
     int64_t token_stride = 0;         // bytes
     int token_count = 0;
+    int sharers = 1;     // blocks of a cluster, which bring each other tokens
     GroupScales scales;  // group 0: none
     int groups = 0;      // of a row
     EpilogueArgs epilogue;
@@ -95,8 +98,13 @@ struct DecodeConfig {
     static constexpr int Segments = Segments_;  // groups of a unit; 0: no scales along K
     static constexpr int steps_per_unit = atoms_per_unit * Source::steps_per_atom;
     static constexpr int steps_per_segment = steps_per_unit / (Segments > 0 ? Segments : 1);
-    // A source's table takes its room from the rings.
-    static constexpr int slots = (warp_ring_bytes - Source::table_bytes / most_decode_warps) / (RowTiles * Source::unit_bytes);
+    // Before the warps that multiply stands one that brings the tokens. Two tiles of each take more registers than 17 warps have: it gives
+    // up its own then, which takes four warps at a time.
+    static constexpr bool trades_registers = TokenTiles * RowTiles > 2;
+    static constexpr int helping_warps = trades_registers ? 4 : 1, most_threads = (helping_warps + most_decode_warps) * 32;
+    // A source's table takes its room from the rings, as do the buffers of many tokens.
+    static constexpr int ring_bytes = (warp_ring_bytes - Source::table_bytes / most_decode_warps) / TokenTiles;
+    static constexpr int slots = ring_bytes < 2 * RowTiles * Source::unit_bytes ? 2 : ring_bytes / (RowTiles * Source::unit_bytes);
     // A slot: the codes of the tiles, then their scales or terms, then their zero points.
     static constexpr int scale_room = Scales == DecodeScales::blocks ? Source::Terms::bytes
                                       : Scales == DecodeScales::rows ? 0

@@ -26,10 +26,11 @@ void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weigh
               "cudaFuncSetAttribute");
         ready.fetch_or(bit, std::memory_order_relaxed);
     }
-    launch_in_chain(
-        context, "decode_stream", decode_stream<C>,
-        {blocks_for(args.tiles, args.split.tiles_per_block), unsigned(args.split.warps() * 32 + 32), size_t(args.split.shared_bytes)}, args,
-        weight);
+    const unsigned sharers = unsigned(args.sharers), blocks = blocks_for(args.tiles, args.split.tiles_per_block);
+    const int warps = C::helping_warps + (C::trades_registers ? most_decode_warps : args.split.warps());
+    launch_in_chain(context, "decode_stream", decode_stream<C>,
+                    {(blocks + sharers - 1) / sharers * sharers, unsigned(warps) * 32, size_t(args.split.shared_bytes), sharers}, args,
+                    weight);
 }
 
 // How a source's rings look, for split_decode.
@@ -39,8 +40,10 @@ int slot_bytes_of(int row_tiles) {
                           : DecodeConfig<Source, 1, 2, Segments, Scales>::slot_bytes;
 }
 template <class Source, int Segments, DecodeScales Scales>
-int slots_of(int row_tiles) {
-    return row_tiles == 1 ? DecodeConfig<Source, 1, 1, Segments, Scales>::slots : DecodeConfig<Source, 1, 2, Segments, Scales>::slots;
+int slots_of(int row_tiles, int token_tiles) {
+    if (token_tiles == 1)
+        return row_tiles == 1 ? DecodeConfig<Source, 1, 1, Segments, Scales>::slots : DecodeConfig<Source, 1, 2, Segments, Scales>::slots;
+    return row_tiles == 1 ? DecodeConfig<Source, 2, 1, Segments, Scales>::slots : DecodeConfig<Source, 2, 2, Segments, Scales>::slots;
 }
 
 template <class Source, int Segments, DecodeScales Scales>
@@ -50,6 +53,8 @@ void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, 
         split_decode({args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Segments, args.scales.group,
                       slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>, args.half_tiles > 0},
                      args.token_count, device.multiprocessors, most_dynamic_bytes<Source>(context));
+    // Two multiprocessors always lie side by side; four may not be found for all blocks at once.
+    args.sharers = args.token_count < fewest_shared_tokens ? 1 : 2;
     const bool few = args.token_count <= 8, single = args.split.row_tiles == 1;
     if (few && single) return launch_decode<DecodeConfig<Source, 1, 1, Segments, Scales>>(args, weight, context);
     if (single) return launch_decode<DecodeConfig<Source, 2, 1, Segments, Scales>>(args, weight, context);

@@ -41,35 +41,16 @@ struct NibbleTiles {
     }
 };
 
-// A code in the mantissa of a power of two reads as that power plus the code, exactly, where its last bit counts 1; one subtraction for two
-// of them takes off the power and the zero. Where a code may stand in the mantissa decides about the shifts: those at the bottom (nibbles 0
-// and 2 of a half word) and those a little further up (1 and 3) need three for four of them, in bf16, and one in fp16.
-template <class Mma>
-struct MantissaNibble;
-template <>
-struct MantissaNibble<ptx::MmaBf16> {
-    __device__ static constexpr uint32_t mask(int j) { return j % 2 ? 0x00780078u : 0x000f000fu; }
-    __device__ static constexpr uint32_t magic(int j) { return j % 2 ? 0x41804180u : 0x43004300u; }
-    __device__ static constexpr float power(int j) { return j % 2 ? 16.0f : 128.0f; }
-    __device__ static constexpr int right(int j) { return j / 2 * 8 + j % 2; }
-};
-template <>
-struct MantissaNibble<ptx::MmaFp16> {
-    __device__ static constexpr uint32_t mask(int j) { return j % 2 ? 0x00f000f0u : 0x000f000fu; }
-    __device__ static constexpr uint32_t magic(int j) { return j % 2 ? 0x54005400u : 0x64006400u; }
-    __device__ static constexpr float power(int j) { return j % 2 ? 64.0f : 1024.0f; }
-    __device__ static constexpr int right(int j) { return j / 2 * 8; }
-};
-
 // int4 and q4_0 (code less 8) or uint4 (less its zero point) x tokens of 16 bits.
 template <class Mma_, bool Signed>
 struct IntegerNibbles : NibbleTiles {
     using Mma = Mma_;
-    using Pair = typename Magic<Mma>::Pair;
     static constexpr int steps_per_atom = 4, token_unit_bytes = 256, token_atom_bytes = 128;
     static constexpr bool natural_order = true, byte_tokens = false, token_terms = false, zero_points = !Signed;
 
-    using Nibble = MantissaNibble<Mma>;
+    using Nibble = NibbleNumber<Mma>;
+    // What the numbers of rows g and g + 8 count in.
+    __device__ static constexpr float code_unit(int half) { return Nibble::unit(half); }
     // What is taken off the codes of rows g and g + 8 in a group, whose zero points are in two bytes of a word. Nibbles 0 and 2 of a half
     // word are of row g, 1 and 3 of row g + 8.
     struct Group {
@@ -77,16 +58,11 @@ struct IntegerNibbles : NibbleTiles {
         __device__ explicit Group(uint32_t zeros) {
 #pragma unroll
             for (int half = 0; half < 2; ++half)
-                offset[half] = PairsOf<Mma>::both(Nibble::power(half) + (Signed ? 8.0f : float(int(zeros >> (8 * half) & 0xff))));
+                offset[half] = Nibble::offset(half, Signed ? 8.0f : float(int(zeros >> (8 * half) & 0xff)));
         }
     };
     __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group& group, int atom, int step) {
-        const uint32_t word = codes.word(atom, step);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const uint32_t moved = ptx::mask_or(word >> Nibble::right(j), Nibble::mask(j), Nibble::magic(j));
-            a[j] = as_bits(__hsub2(as_pair<Pair>(moved), as_pair<Pair>(group.offset[j % 2])));
-        }
+        decode_nibbles<Mma>(a, codes.word(atom, step), group.offset);
     }
 };
 

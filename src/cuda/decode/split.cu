@@ -44,27 +44,29 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     split.row_tiles = narrow && split.tiles_per_block >= 4 ? most_row_tiles : 1;
     split.row_warps = int(core::ceil_div(split.tiles_per_block, split.row_tiles));
     split.units = int(core::ceil_div(sizes.columns, sizes.unit_values));
-    const auto ring_bytes = [&] {
-        const int slots = std::min(sizes.slots(split.row_tiles), int(core::ceil_div(split.units, split.depth_warps)));
+    const auto ring_bytes = [&](int token_tiles) {
+        const int slots = std::min(sizes.slots(split.row_tiles, token_tiles), int(core::ceil_div(split.units, split.depth_warps)));
         return split.warps() * slots * sizes.slot_bytes(split.row_tiles);
     };
     // Room for a round of the most tokens, however few there are now: the split of K must not depend on them.
     const auto fits = [&] {
-        return ring_bytes() + (split.most_depth() * sizes.token_unit_bytes + padding) * most_tokens + 128 <= shared_bytes_limit;
+        return ring_bytes(1) + (split.most_depth() * sizes.token_unit_bytes + padding) * most_tokens + 128 <= shared_bytes_limit;
     };
     split.depth_warps = depth_warps(split.row_warps, split.units);
     while (split.depth_warps > 1 && !fits()) --split.depth_warps;
     split.deep_rows = deep_rows(split, sizes.tile_pairs);
     if (!fits()) split.deep_rows = 0;
     const int rounds = int(core::ceil_div(split.units, split.depth_warps));
-    split.ring_slots = std::min(sizes.slots(split.row_tiles), rounds);
+    const int token_tiles = tokens > 8 ? 2 : 1;
+    split.ring_slots = std::min(sizes.slots(split.row_tiles, token_tiles), rounds);
     const int result_bytes = split.most_depth() * most_tokens * (split.row_warps * split.row_tiles * rows_per_tile + 4) * 4;
 
     // A phase is some rounds: the first are multiplied while the last are on their way.
     const int round_units = split.most_depth();
-    const int room = shared_bytes_limit - ring_bytes();
-    const int even = int(core::ceil_div(rounds, most_phase_buffers));
-    const int phase_rounds = std::clamp(std::min(phase_bytes_wanted / (round_units * sizes.token_unit_bytes * tokens), even), 1, rounds);
+    const int room = shared_bytes_limit - ring_bytes(token_tiles);
+    const int round_bytes = round_units * sizes.token_unit_bytes * tokens, even = int(core::ceil_div(rounds, most_phase_buffers));
+    const bool one = rounds * round_bytes <= phase_bytes_wanted;
+    const int phase_rounds = one ? rounds : std::clamp(std::min(phase_bytes_wanted / round_bytes, even), 1, rounds);
     split.phase_units = phase_rounds * round_units;
     split.phases = int(core::ceil_div(split.units, split.phase_units));
     split.token_pitch = split.phase_units * sizes.token_unit_bytes + padding;
@@ -76,7 +78,7 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     const int segment_values = sizes.segments ? sizes.unit_values / sizes.segments : 1;
     split.span = IndexDivisor(
         uint32_t(!sizes.segments || sizes.group >= sizes.columns ? split.units * sizes.segments + 1 : sizes.group / segment_values));
-    split.shared_bytes = std::max(ring_bytes() + split.buffers * split.buffer_bytes, result_bytes);
+    split.shared_bytes = std::max(ring_bytes(token_tiles) + split.buffers * split.buffer_bytes, result_bytes);
     return split;
 }
 

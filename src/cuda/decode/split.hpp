@@ -14,7 +14,7 @@ struct DecodeSizes {
     int token_unit_bytes;  // of one token
     int segments;          // groups of a unit that have scales; 0: none
     int group;             // values that share a scale
-    int (*slot_bytes)(int row_tiles), (*slots)(int row_tiles);
+    int (*slot_bytes)(int row_tiles), (*slots)(int row_tiles, int token_tiles);
     bool tile_pairs;  // a block has an even number of tiles
 };
 

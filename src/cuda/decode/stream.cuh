@@ -97,7 +97,7 @@ private:
         for (int r = 0; r < C::RowTiles; ++r)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const float scale = unit.scale(r, segment, half, args);
+                const float scale = unit.scale(r, segment, half, args) * code_unit<Source>(half);
 #pragma unroll
                 for (int tile = 0; tile < C::TokenTiles; ++tile)
 #pragma unroll
@@ -138,7 +138,7 @@ private:
     }
 
     // Products follow each other in two chains: one alone would mostly wait for its own last one. (The same for any number of tokens.)
-    static constexpr int chains = C::steps_per_segment > 2 ? 2 : 1;
+    static constexpr int chains = C::steps_per_segment > 2 && C::RowTiles == 1 ? 2 : 1;
     typename C::Part parts_[C::RowTiles][C::TokenTiles][chains][4] = {};
     typename C::Part token_sums_[sums_tokens ? C::TokenTiles : 1][4] = {};
     float sums_[C::Segments > 0 ? C::RowTiles : 1][C::Segments > 0 ? C::TokenTiles : 1][4] = {};
@@ -151,37 +151,65 @@ __device__ inline void touch(const EpilogueArgs& epilogue) {
     for (size_t i = 0; i < sizeof(EpilogueArgs) / 4; i += 16) asm volatile("" ::"r"(words[i]));
 }
 
-// The sums over depth, in its order, and what the epilogue makes of them. A thread keeps to a row, or to the two rows of a gate.
-template <class C>
-__device__ inline void finish_decode(const DecodeArgs& args, const typename C::Sum* results, int pitch) {
-    const DecodeSplit& split = args.split;
-    constexpr int most_tokens = 8 * C::TokenTiles, warp_rows = C::RowTiles * rows_per_tile;
-    const DecodeSplit::Place at = split.place(int(threadIdx.x) / 32);  // the threads of a row of warps have its rows
-    const int inside = at.depth_warp * 32 + int(threadIdx.x) % 32;
-    int row_in_block = at.row_warp * warp_rows + inside % warp_rows, token = inside / warp_rows, step = at.depth_warps * 32 / warp_rows;
-    if (args.half_tiles) {
-        // Pairs of tiles stand side by side; the threads of the second take every other round of tokens.
-        if (row_in_block / rows_per_tile % 2) row_in_block -= rows_per_tile, token += step;
-        step *= 2;
-    }
-    const int place = blockIdx.x * split.tiles_per_block + row_in_block / rows_per_tile;
-    const int64_t row = int64_t(args.tile(place)) * rows_per_tile + row_in_block % rows_per_tile;
-    if (row_in_block >= split.tiles_per_block * rows_per_tile || place >= args.tiles || row >= args.rows) return;
-    const EpilogueArgs& e = args.epilogue;
-    const RowTerm term = load_row_term(e, row);
-    const RowTerm second = args.half_tiles ? load_row_term(e, row + int64_t(args.half_tiles) * rows_per_tile) : RowTerm{};
-    const auto sum_of = [&](int of_row) {
-        typename C::Sum sum = 0;
-        for (int depth = 0; depth < at.depth_warps; ++depth) sum += results[(depth * most_tokens + token) * pitch + of_row];
+// Sums of a block in shared memory: [depth][token][row of the block].
+template <class Sum>
+struct DepthSums {
+    const Sum* sums;
+    int tokens, pitch, warp_rows;
+
+    __device__ const Sum* first(int token, int row) const { return sums + token * pitch + row; }
+    __device__ int step() const { return tokens * pitch; }
+    __device__ int depth(const DecodeSplit& split, int row) const { return split.depth_warps + (row / warp_rows < split.deep_rows); }
+    __device__ Sum of(const DecodeSplit& split, int token, int row) const {
+        const Sum* place = first(token, row);
+        Sum sum = 0;
+        for (int depth = this->depth(split, row); depth > 0; --depth, place += step()) sum += *place;
         return sum;
-    };
-    for (; token < args.token_count; token += step) {
-        if (args.half_tiles) {
-            const float gate = activate(e.activation, scale_and_bias(e, term, token, sum_of(row_in_block)));
-            store_value(e, token, row, gate * scale_and_bias(e, second, token, sum_of(row_in_block + rows_per_tile)));
-        } else {
-            store_one(e, term, token, row, sum_of(row_in_block));
+    }
+};
+
+// The sums over depth, in its order, and what the epilogue makes of them: eight neighbouring rows of a token at a time.
+template <class Sum>
+__device__ inline void finish_rows(const DecodeArgs& args, const DepthSums<Sum>& sums, uint32_t thread) {
+    const DecodeSplit& split = args.split;
+    const uint32_t runs = uint32_t(split.tiles_per_block) * (rows_per_tile / 8), count = runs * uint32_t(args.token_count);
+    for (uint32_t index = thread; index < count; index += uint32_t(split.warps()) * 32) {
+        const int token = int(index / runs), row_in_block = int(index % runs) * 8;
+        const int64_t row = int64_t(blockIdx.x) * split.tiles_per_block * rows_per_tile + row_in_block;
+        if (row >= args.rows) continue;
+        Sum eight[8] = {};
+        const Sum* place = sums.first(token, row_in_block);
+        for (int depth = sums.depth(split, row_in_block); depth > 0; --depth, place += sums.step()) {
+            const auto* words = reinterpret_cast<const uint4*>(place);
+            const uint4 low = words[0], high = words[1];
+            const uint32_t bits[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+                if constexpr (std::is_same_v<Sum, float>)
+                    eight[i] += __uint_as_float(bits[i]);
+                else
+                    eight[i] += int32_t(bits[i]);
         }
+        store_eight(args.epilogue, load_row_terms(args.epilogue, row, args.rows), token, row, args.rows, eight);
+    }
+}
+
+// The same with a gate: pairs of tiles stand side by side, and a thread has a row of both.
+template <class Sum>
+__device__ inline void finish_gate(const DecodeArgs& args, const DepthSums<Sum>& sums, uint32_t thread) {
+    const DecodeSplit& split = args.split;
+    const EpilogueArgs& e = args.epilogue;
+    const uint32_t rows = uint32_t(split.tiles_per_block) / 2 * rows_per_tile, count = rows * uint32_t(args.token_count);
+    for (uint32_t index = thread; index < count; index += uint32_t(split.warps()) * 32) {
+        const int token = int(index / rows), inside = int(index % rows);
+        const int first = inside / rows_per_tile * 2, row_in_block = first * rows_per_tile + inside % rows_per_tile;
+        const int place = blockIdx.x * split.tiles_per_block + first;
+        const int64_t row = int64_t(args.tile(place)) * rows_per_tile + inside % rows_per_tile;
+        if (place >= args.tiles || row >= args.rows) continue;
+        const RowTerm term = load_row_term(e, row), second = load_row_term(e, row + int64_t(args.half_tiles) * rows_per_tile);
+        const float gate = activate(e.activation, scale_and_bias(e, term, token, sums.of(split, token, row_in_block)));
+        const float up = scale_and_bias(e, second, token, sums.of(split, token, row_in_block + rows_per_tile));
+        store_value(e, token, row, gate * up);
     }
 }
 
@@ -228,55 +256,68 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
     ptx::wait_for_copies<0>();
 }
 
-// One warp more than multiply: it brings the tokens.
+// The warps that multiply, and those that bring the tokens: one of them does, but registers change hands by the four.
 template <class C>
-__global__ void __launch_bounds__((most_decode_warps + 1) * 32, 1)
+__global__ void __launch_bounds__(C::most_threads, 1)
     decode_stream(const __grid_constant__ DecodeArgs args, const __grid_constant__ typename C::Source::Args weight) {
 #if LOWBIT_HOPPER
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ PhaseBarriers barriers;
     const DecodeSplit& split = args.split;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int warp = int(threadIdx.x / 32) - C::helping_warps, lane = threadIdx.x % 32;  // negative: helps
     ptx::hold(warp), ptx::hold(lane);
-    uint8_t* buffers = shared + split.warps() * split.ring_slots * C::slot_bytes;
-    const int pitch = split.row_warps * C::RowTiles * rows_per_tile + 4;  // of the results
-    auto* results = reinterpret_cast<typename C::Sum*>(shared);
-    const bool multiplies = warp < split.warps();
-    if (!multiplies) {
-        if (lane == 0) {
-            for (int i = 0; i < split.buffers; ++i)
-                ptx::init_barrier(barriers.full + i, 1), ptx::init_barrier(barriers.empty + i, split.warps());
+    const int warps = split.warps();
+    const bool brings_tokens = threadIdx.x < 32;
+    uint8_t* buffers = shared + warps * split.ring_slots * C::slot_bytes;
+    if (brings_tokens) {
+        if (lane < split.buffers) {
+            ptx::init_barrier(barriers.full + lane, 1), ptx::init_barrier(barriers.empty + lane, warps);
             ptx::publish_barriers();
         }
         __syncwarp();
+        if (args.sharers > 1) {
+            ptx::announce_barriers_to_cluster();
+            ptx::wait_for_cluster();
+        }
         // The weight is nobody's result, but the tokens may be that of the launch before. They are asked for before all of the weight is:
         // what is asked for last comes last.
         ptx::wait_for_previous_launch();
-        copy_tokens<C>(args, buffers, barriers, 0, split.buffers);
+        copy_tokens<C, true>(args, buffers, barriers);
     }
-    const DecodeSplit::Place at = split.place(warp);
+    if (args.sharers > 1 && !brings_tokens) ptx::announce_barriers_to_cluster();
+    const DecodeSplit::Place at = split.place(warp < 0 ? 0 : warp);
     uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * split.ring_slots * C::slot_bytes);
     uint32_t ring_end = ring + uint32_t(split.ring_slots * C::slot_bytes);
     ptx::hold(ring), ptx::hold(ring_end);
     UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + at.row_warp * C::RowTiles, at.depth_warp, at.depth_warps);
     // A group of copies for each of the kernel's slots, empty where a warp has no more units.
-    if (multiplies)
-#pragma unroll
-        for (int slot = 0; slot < C::slots; ++slot) stream.fetch(ring + slot * C::slot_bytes, lane);
+    if (warp >= 0 && warp < warps)
+#pragma unroll 1  // a launch begins by loading its code
+        for (uint32_t slot = ring; slot < ring + C::slots * C::slot_bytes; slot += C::slot_bytes) stream.fetch(slot, lane);
     if constexpr (C::Source::table_bytes > 0) C::Source::fill_table();
     ptx::let_dependents_begin();
+    if (args.sharers > 1 && !brings_tokens) ptx::wait_for_cluster();
     __syncthreads();
-    DecodeSums<C> sums;
-    if (multiplies) {
-        touch(args.epilogue);
-        multiply_units<C>(args, barriers, buffers, stream, sums, ring, ring_end, at, lane);
-    } else {
-        copy_tokens<C>(args, buffers, barriers, split.buffers, split.phases);
+    if (warp < 0) {
+        if constexpr (C::trades_registers) ptx::give_up_registers<24>();
+        if (brings_tokens) copy_tokens<C, false>(args, buffers, barriers);
+        return;
     }
-    __syncthreads();
-    if (multiplies) sums.put(results + at.depth_warp * 8 * C::TokenTiles * pitch + at.row_warp * C::RowTiles * rows_per_tile, pitch);
-    __syncthreads();
-    if (multiplies) finish_decode<C>(args, results, pitch);
+    if constexpr (C::trades_registers) ptx::take_registers<112>();
+    if (warp >= warps) return;
+    DecodeSums<C> sums;
+    touch(args.epilogue);
+    multiply_units<C>(args, barriers, buffers, stream, sums, ring, ring_end, at, lane);
+    constexpr int most_tokens = 8 * C::TokenTiles, warp_rows = C::RowTiles * rows_per_tile;
+    const int pitch = split.row_warps * warp_rows + 4;
+    auto* results = reinterpret_cast<typename C::Sum*>(shared);
+    const auto meet = [&] { ptx::meet_warps(1, warps * 32); };
+    meet();
+    sums.put(results + at.depth_warp * most_tokens * pitch + at.row_warp * warp_rows, pitch);
+    meet();
+    const DepthSums<typename C::Sum> finished{results, most_tokens, pitch, warp_rows};
+    const uint32_t thread = threadIdx.x - C::helping_warps * 32;
+    args.half_tiles ? finish_gate(args, finished, thread) : finish_rows(args, finished, thread);
 #endif
 }
 

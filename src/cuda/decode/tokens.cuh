@@ -9,22 +9,29 @@ struct PhaseBarriers {
     ptx::Barrier full[most_phase_buffers], empty[most_phase_buffers];
 };
 
-// The work of one more warp: phase after phase of tokens, from the first one on or from the first that needs a buffer again; one run of
-// bytes for each token.
-template <class C>
-__device__ inline void copy_tokens(const DecodeArgs& args, uint8_t* buffers, PhaseBarriers& barriers, int first, int end) {
+// The work of one more warp: phase after phase of tokens, one run of bytes for each token. First those that find a buffer free: all blocks
+// ask for them at once, so the blocks of a cluster bring each other theirs. Then those that need a buffer again.
+template <class C, bool First>
+__device__ inline void copy_tokens(const DecodeArgs& args, uint8_t* buffers, PhaseBarriers& barriers) {
     const DecodeSplit& split = args.split;
+    const int sharers = First ? args.sharers : 1, first = First ? 0 : split.buffers, end = First ? split.buffers : split.phases;
     const int per_phase = split.phase_units * C::Source::token_unit_bytes, lane = threadIdx.x % 32;
+    const int token = First && sharers > 1 ? lane * sharers + int(ptx::block_in_cluster()) : lane;
     int left = split.units * C::Source::token_unit_bytes - first * per_phase, buffer = 0;
     uint32_t parity = 0;
-    const uint8_t* from = args.tokens + lane * args.token_stride + first * per_phase;
+    const uint8_t* from = args.tokens + token * args.token_stride + first * per_phase;
     for (int phase = first; phase < end; ++phase) {
-        if (first > 0) ptx::wait_for(barriers.empty + buffer, parity);
+        if (!First) ptx::wait_for(barriers.empty + buffer, parity);
         const int bytes = left < per_phase ? left : per_phase;
         if (lane == 0) ptx::expect_bytes(barriers.full + buffer, uint32_t(bytes * args.token_count));
         __syncwarp();
-        if (lane < args.token_count)
-            ptx::copy_run(buffers + buffer * split.buffer_bytes + lane * split.token_pitch, from, uint32_t(bytes), barriers.full + buffer);
+        if (token < args.token_count) {
+            uint8_t* to = buffers + buffer * split.buffer_bytes + token * split.token_pitch;
+            if (First && sharers > 1)
+                ptx::copy_run_to_all(to, from, uint32_t(bytes), barriers.full + buffer, sharers);
+            else
+                ptx::copy_run(to, from, uint32_t(bytes), barriers.full + buffer);
+        }
         from += per_phase, left -= per_phase;
         if (++buffer == split.buffers) buffer = 0, parity ^= 1;
     }

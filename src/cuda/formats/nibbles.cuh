@@ -70,16 +70,54 @@ struct AnyGroup {
     __device__ static void open_group(Group&, GroupBits) {}
 };
 
+// How two codes of a half word become numbers less a zero, exactly, without a shift: the one in its lowest four bits, and the one above.
+// (The other two need one shift for both.) A code in the mantissa of a power of two whose last bit counts 1 reads as that power plus the
+// code, and one subtraction takes off the power and the zero.
+template <class Mma>
+struct NibbleNumber;
+template <>
+struct NibbleNumber<ptx::MmaFp16> {
+    __device__ static constexpr float unit(int) { return 1.0f; }
+    __device__ static constexpr uint32_t magic(int j) { return j ? 0x54005400u : 0x64006400u; }
+    __device__ static uint32_t offset(int j, float zero) { return PairsOf<ptx::MmaFp16>::both(-(j ? 64.0f : 1024.0f) - zero); }
+    __device__ static uint32_t number(int, uint32_t bits, uint32_t offset) {
+        return as_bits(__hadd2(as_pair<__half2>(bits), as_pair<__half2>(offset)));
+    }
+};
+// The mantissa of bf16 is too short for the upper code: its highest bit falls into the exponent. But the numbers around the smallest normal
+// one count evenly: those eight bits alone are code * 2^-129, and one multiplication and addition makes it a quarter of the code less the
+// zero.
+template <>
+struct NibbleNumber<ptx::MmaBf16> {
+    __device__ static constexpr float unit(int j) { return j ? 4.0f : 1.0f; }
+    __device__ static constexpr uint32_t magic(int j) { return j ? 0 : 0x43004300u; }
+    __device__ static uint32_t offset(int j, float zero) { return PairsOf<ptx::MmaBf16>::both(j ? -0.25f * zero : -128.0f - zero); }
+    __device__ static uint32_t number(int j, uint32_t bits, uint32_t offset) {
+        if (!j) return as_bits(__hadd2(as_pair<__nv_bfloat162>(bits), as_pair<__nv_bfloat162>(offset)));
+        constexpr uint32_t power = 0x7f007f00u;  // 2^127
+        return PairsOf<ptx::MmaBf16>::multiply_add(bits, power, offset);
+    }
+};
+
+// The codes of a word, less the zeros of rows g and g + 8 that are in `offset`.
+template <class Mma>
+__device__ inline void decode_nibbles(uint32_t (&a)[4], uint32_t word, const uint32_t (&offset)[2]) {
+    using Number = NibbleNumber<Mma>;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        const uint32_t mask = j % 2 ? 0x00f000f0u : 0x000f000fu;
+        a[j] = Number::number(j % 2, ptx::mask_or(word >> (j / 2 * 8), mask, Number::magic(j % 2)), offset[j % 2]);
+    }
+}
+
 // int4 and q4_0: code less 8.
 template <class Mma>
 struct SignedNibbles : AnyGroup {
     using Pairs = PairsOf<Mma>;
+    __device__ static constexpr float code_unit(int half) { return NibbleNumber<Mma>::unit(half); }
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
-        using Pair = typename Magic<Mma>::Pair;
-        const Pair bias = Magic<Mma>::pair(8);
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-            a[j] = as_bits(__hsub2(as_pair<Pair>(ptx::mask_or(word >> (4 * j), 0x000f000fu, Magic<Mma>::bits)), bias));
+        const uint32_t offset[2] = {NibbleNumber<Mma>::offset(0, 8.0f), NibbleNumber<Mma>::offset(1, 8.0f)};
+        decode_nibbles<Mma>(a, word, offset);
     }
 };
 
@@ -88,22 +126,18 @@ template <class Mma>
 struct UnsignedNibbles {
     using Pairs = PairsOf<Mma>;
     struct Group {
-        typename Magic<Mma>::Pair bias[2];  // rows g and g + 8
+        uint32_t offset[2];  // rows g and g + 8
     };
     using GroupBits = uint32_t;
+    __device__ static constexpr float code_unit(int half) { return NibbleNumber<Mma>::unit(half); }
     __device__ static GroupBits fetch_group(const GroupScales& scales, int64_t offset, int which) {
         return scales.zero_pair(offset, which);
     }
     __device__ static void open_group(Group& group, GroupBits zeros) {
-        group.bias[0] = Magic<Mma>::pair(int(zeros & 0xff));
-        group.bias[1] = Magic<Mma>::pair(int(zeros >> 8));
+        group.offset[0] = NibbleNumber<Mma>::offset(0, float(int(zeros & 0xff)));
+        group.offset[1] = NibbleNumber<Mma>::offset(1, float(int(zeros >> 8)));
     }
-    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
-        using Pair = typename Magic<Mma>::Pair;
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-            a[j] = as_bits(__hsub2(as_pair<Pair>(ptx::mask_or(word >> (4 * j), 0x000f000fu, Magic<Mma>::bits)), group.bias[j % 2]));
-    }
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) { decode_nibbles<Mma>(a, word, group.offset); }
 };
 
 // fp4, nf4, iq4_nl: sixteen levels, looked up eight bytes at a time. A level's low and high bytes are picked out of registers with byte

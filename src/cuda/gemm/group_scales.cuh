@@ -121,4 +121,14 @@ struct GroupScales {
     }
 };
 
+// What the decoded codes of rows g (half 0) and g + 8 of a tile count in, which their scales make up for: 1, unless a source says
+// otherwise.
+template <class Source>
+__device__ constexpr float code_unit(int half) {
+    if constexpr (requires { Source::code_unit(0); })
+        return Source::code_unit(half);
+    else
+        return 1.0f;
+}
+
 }  // namespace lowbit::cuda

@@ -213,6 +213,7 @@ struct TilesSource {
         return Decoder::fetch_group(scales, offset, which);
     }
     __device__ static void open_group(Group& group, GroupBits bits) { Decoder::open_group(group, bits); }
+    __device__ static constexpr float code_unit(int half) { return cuda::code_unit<Decoder>(half); }
     __device__ static uint32_t first(int first_row) { return uint32_t(first_row / 16 * 512 + threadIdx.x % 32 * 16); }
     __device__ static void keep(Kept& kept, uint32_t stage, uint32_t first, int fragment) {
         kept.words = ptx::load_16(stage + first + fragment * 512);

@@ -232,7 +232,7 @@ private:
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i) {
 #pragma unroll
-            for (int half = 0; half < 2; ++half) fold_[i][half] = Source::Pairs::both(values[i][half]);
+            for (int half = 0; half < 2; ++half) fold_[i][half] = Source::Pairs::both(values[i][half] * code_unit<Source>(half));
             Source::open_group(group_[i], fetched_[i]);
         }
     }
@@ -243,6 +243,10 @@ private:
     __device__ void find_row_scales(float (&row_scales)[Shape::row_fragments][2]) const {
         if constexpr (Source::decodes) {
             args_.row_groups.pair_values(scales_, row_scales);
+#pragma unroll
+            for (int i = 0; i < Shape::row_fragments; ++i)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) row_scales[i][half] *= code_unit<Source>(half);
         } else {
 #pragma unroll
             for (int i = 0; i < Shape::row_fragments; ++i)
