@@ -13,7 +13,7 @@
 namespace lowbit::cuda {
 
 constexpr int rows_per_tile = 16, most_decode_warps = 16, atoms_per_unit = 2;
-constexpr int warp_ring_bytes = 8192;  // of codes: what 16 warps have under way is several times what the speed of memory needs
+constexpr int narrow_unit_bytes = 1536;  // units of so many bytes leave registers for a second tile, and take longer to decode than to load
 constexpr int most_phase_buffers = 4;
 constexpr int fewest_shared_tokens = 3;  // fewer cost less than a cluster
 
@@ -102,8 +102,9 @@ struct DecodeConfig {
     // up its own then, which takes four warps at a time.
     static constexpr bool trades_registers = TokenTiles * RowTiles > 2;
     static constexpr int helping_warps = trades_registers ? 4 : 1, most_threads = (helping_warps + most_decode_warps) * 32;
-    // A source's table takes its room from the rings, as do the buffers of many tokens.
-    static constexpr int ring_bytes = (warp_ring_bytes - Source::table_bytes / most_decode_warps) / TokenTiles;
+    // Of codes. Where memory is waited for, twice what is needed on average; where arithmetic is, what is asked for too early only delays
+    // the tokens and the other blocks.
+    static constexpr int ring_bytes = (Source::unit_bytes <= narrow_unit_bytes && !Source::token_terms ? 4096 : 8192) / TokenTiles;
     static constexpr int slots = ring_bytes < 2 * RowTiles * Source::unit_bytes ? 2 : ring_bytes / (RowTiles * Source::unit_bytes);
     // A slot: the codes of the tiles, then their scales or terms, then their zero points.
     static constexpr int scale_room = Scales == DecodeScales::blocks ? Source::Terms::bytes

@@ -41,7 +41,7 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     const int64_t waves = core::ceil_div(tiles, int64_t(multiprocessors) * most_tiles);
     split.tiles_per_block = int(core::ceil_div(tiles, waves * multiprocessors));
     if (sizes.tile_pairs) split.tiles_per_block += split.tiles_per_block % 2;
-    split.row_tiles = narrow && split.tiles_per_block >= 4 ? most_row_tiles : 1;
+    split.row_tiles = narrow && split.tiles_per_block > 1 && split.tiles_per_block != 3 ? most_row_tiles : 1;  // 3: one in four would idle
     split.row_warps = int(core::ceil_div(split.tiles_per_block, split.row_tiles));
     split.units = int(core::ceil_div(sizes.columns, sizes.unit_values));
     const auto ring_bytes = [&](int token_tiles) {

@@ -4,8 +4,6 @@
 
 namespace lowbit::cuda {
 
-constexpr int narrow_unit_bytes = 1536;  // units of so many bytes leave registers for a second tile
-
 // What a source needs, in numbers.
 struct DecodeSizes {
     int64_t rows, columns;
