@@ -94,8 +94,12 @@ struct NibbleNumber<ptx::MmaBf16> {
     __device__ static uint32_t offset(int j, float zero) { return PairsOf<ptx::MmaBf16>::both(j ? -0.25f * zero : -128.0f - zero); }
     __device__ static uint32_t number(int j, uint32_t bits, uint32_t offset) {
         if (!j) return as_bits(__hadd2(as_pair<__nv_bfloat162>(bits), as_pair<__nv_bfloat162>(offset)));
+#if LOWBIT_TURING
+        return 0;  // no product of bf16 runs there
+#else
         constexpr uint32_t power = 0x7f007f00u;  // 2^127
         return PairsOf<ptx::MmaBf16>::multiply_add(bits, power, offset);
+#endif
     }
 };
 

@@ -143,12 +143,12 @@ private:
         At at;
         for_each_piece(args, 0, 1, [&](Piece piece) {
             // What stands in the stages of a last tile behind its tokens, nobody stores the products of. The copy engine takes longer for
-            // zeros than for tokens: a part of which half or more is missing comes in small boxes, and leaves there what stood there
+            // zeros than for tokens: a part of which more than half is missing comes in small boxes, and leaves there what stood there
             // before.
             const int tokens_there = int(smaller(args.token_count - piece.token, int64_t(tile.tokens)));
             const auto copied_from = [&](int first) {
                 const int left = int(smaller(tokens_there - first, part));
-                return 2 * left > part ? part : left > 0 ? (left + end_box_tokens - 1) / end_box_tokens * end_box_tokens : 0;
+                return 2 * left >= part ? part : left > 0 ? (left + end_box_tokens - 1) / end_box_tokens * end_box_tokens : 0;
             };
             int copied = 0;
 #pragma unroll
