@@ -1,52 +1,15 @@
-// What the parts of the streaming product (stream.cuh) agree on: how a weight is spread over the chip, a launch's arguments, and what a
-// kernel is compiled for.
+// What the parts of the streaming product (stream.cuh) agree on: a launch's arguments, and what a kernel is compiled for.
 #pragma once
 #include <cstdint>
 
+#include "cuda/decode/split.hpp"
 #include "cuda/gemm/epilogue.cuh"
 #include "cuda/gemm/group_scales.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
-#include "cuda/quantize/division.cuh"
 
 namespace lowbit::cuda {
-
-constexpr int rows_per_tile = 16, most_decode_warps = 16, atoms_per_unit = 2;
-constexpr int narrow_unit_bytes = 1536;  // units of so many bytes leave registers for a second tile, and take longer to decode than to load
-constexpr int most_phase_buffers = 4;
-constexpr int fewest_shared_tokens = 3;  // fewer cost less than a cluster
-
-// How a weight is spread over the chip (decode/split.cu).
-struct DecodeSplit {
-    int tiles_per_block = 1;
-    int row_tiles = 1;  // of a warp
-    int row_warps = 1, depth_warps = 1;
-    int deep_rows = 0;                 // the first of row_warps: one warp more along K each, where some would be left over
-    int units = 0;                     // of K
-    int ring_slots = 1;                // of a warp; fewer than the kernel's where a warp has fewer units
-    int phase_units = 1, phases = 1;   // stretches of K whose tokens come together
-    int buffers = 1, token_pitch = 0;  // of phases; bytes from token to token in one
-    int buffer_bytes = 0, shared_bytes = 0;
-    IndexDivisor span, depth_warp_divisor, deep_warp_divisor;  // segments of K that share a scale; depth_warps, and one more
-
-    __host__ __device__ int warps() const { return row_warps * depth_warps + deep_rows; }
-    __host__ __device__ int most_depth() const { return depth_warps + (deep_rows > 0); }
-
-    // Where a warp stands: its row of warps, its place along K, and among how many.
-    struct Place {
-        int row_warp, depth_warp, depth_warps;
-    };
-    __device__ Place place(int warp) const {
-        const int deep = deep_rows * (depth_warps + 1);
-        if (warp < deep) {
-            const int row = int(deep_warp_divisor.quotient(uint32_t(warp)));
-            return {row, warp - row * (depth_warps + 1), depth_warps + 1};
-        }
-        const int row = int(depth_warp_divisor.quotient(uint32_t(warp - deep)));
-        return {deep_rows + row, warp - deep - row * depth_warps, depth_warps};
-    }
-};
 
 struct DecodeArgs {
     DecodeSplit split;
