@@ -78,7 +78,10 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     const int segment_values = sizes.segments ? sizes.unit_values / sizes.segments : 1;
     split.span = IndexDivisor(
         uint32_t(!sizes.segments || sizes.group >= sizes.columns ? split.units * sizes.segments + 1 : sizes.group / segment_values));
-    split.shared_bytes = std::max(ring_bytes(token_tiles) + split.buffers * split.buffer_bytes, result_bytes);
+    // More than half of what a multiprocessor has, needed or not: a launch that begins early would put two blocks where none is yet, and
+    // wait for those.
+    const int alone = shared_bytes_limit / 2 + 1;
+    split.shared_bytes = std::max({ring_bytes(token_tiles) + split.buffers * split.buffer_bytes, result_bytes, alone});
     return split;
 }
 
