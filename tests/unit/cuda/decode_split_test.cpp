@@ -111,8 +111,8 @@ TEST_P(DecodeSplits, CoverTheWeightAndFit) {
             }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sources, DecodeSplits, testing::ValuesIn(sources), [](const auto& info) {
-    std::string name = info.param.name;
+INSTANTIATE_TEST_SUITE_P(Sources, DecodeSplits, testing::ValuesIn(sources), [](const auto& tested) {
+    std::string name = tested.param.name;
     std::replace_if(
         name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
     return name;
