@@ -65,8 +65,8 @@ struct DecodeConfig {
     // up its own then, which takes four warps at a time.
     static constexpr bool trades_registers = TokenTiles * RowTiles > 2;
     static constexpr int helping_warps = trades_registers ? 4 : 1, most_threads = (helping_warps + most_decode_warps) * 32;
-    // Of codes. Where memory is waited for, twice what is needed on average; where arithmetic is, what is asked for too early only delays
-    // the tokens and the other blocks.
+    // Of codes. Where memory is waited for, several times what its speed needs; where arithmetic is, what is asked for too early only
+    // delays the tokens and the other blocks.
     static constexpr int ring_bytes = (Source::unit_bytes <= narrow_unit_bytes && !Source::token_terms ? 4096 : 8192) / TokenTiles;
     static constexpr int slots = ring_bytes < 2 * RowTiles * Source::unit_bytes ? 2 : ring_bytes / (RowTiles * Source::unit_bytes);
     // A slot: the codes of the tiles, then their scales or terms, then their zero points.

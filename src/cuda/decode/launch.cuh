@@ -29,8 +29,7 @@ void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weigh
     const unsigned sharers = unsigned(args.sharers), blocks = blocks_for(args.tiles, args.split.tiles_per_block);
     const int warps = C::helping_warps + (C::trades_registers ? most_decode_warps : args.split.warps());
     launch_in_chain(context, "decode_stream", decode_stream<C>,
-                    {(blocks + sharers - 1) / sharers * sharers, unsigned(warps) * 32, size_t(args.split.shared_bytes), sharers}, args,
-                    weight);
+                    {blocks_for(blocks, sharers) * sharers, unsigned(warps) * 32, size_t(args.split.shared_bytes), sharers}, args, weight);
 }
 
 // How a source's rings look, for split_decode.

@@ -121,8 +121,8 @@ struct GroupScales {
     }
 };
 
-// What the decoded codes of rows g (half 0) and g + 8 of a tile count in, which their scales make up for: 1, unless a source says
-// otherwise.
+// What the decoded codes of rows g (half 0) and g + 8 of a tile count in: 1, unless a source says otherwise. Scales are multiplied by it;
+// one of 2^126 and more would overflow.
 template <class Source>
 __device__ constexpr float code_unit(int half) {
     if constexpr (requires { Source::code_unit(0); })

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
+#include <cctype>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int multiprocessors = 132, block_bytes = 227 * 1024 - 1024, most_tokens = 16;
 
-// Sources as the kernels have them: 4-bit tiles with groups of 128 and of 32, a K type of 6 bits, 8-bit rows, bf16 rows.
+// Sources as the kernels have them: 4-bit tiles with 16-bit and with integer tokens, levels with their table, a K type of 6 bits, rows.
 struct Source {
     const char* name;
     int unit_values, unit_bytes, token_unit_bytes, segments, group, table_bytes;
