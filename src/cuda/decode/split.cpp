@@ -67,7 +67,8 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     const int round_bytes = round_units * sizes.token_unit_bytes * tokens, even = int(core::ceil_div(rounds, most_phase_buffers));
     const bool one = rounds * round_bytes <= phase_bytes_wanted;
     const int phase_rounds = one ? rounds : std::clamp(std::min(phase_bytes_wanted / round_bytes, even), 1, rounds);
-    split.phase_units = phase_rounds * round_units;
+    // A round that finds room only once comes in two halves, so that one is multiplied while the other is on its way.
+    split.phase_units = phase_rounds == 1 && 2 * round_bytes > room ? int(core::ceil_div(round_units, 2)) : phase_rounds * round_units;
     split.phases = int(core::ceil_div(split.units, split.phase_units));
     split.token_pitch = split.phase_units * sizes.token_unit_bytes + padding;
     split.buffer_bytes = int(core::ceil_div(split.token_pitch * tokens, 128) * 128);

@@ -80,6 +80,11 @@ struct NibbleNumber<ptx::MmaFp16> {
     __device__ static constexpr float unit(int) { return 1.0f; }
     __device__ static constexpr uint32_t magic(int j) { return j ? 0x54005400u : 0x64006400u; }
     __device__ static uint32_t offset(int j, float zero) { return PairsOf<ptx::MmaFp16>::both(-(j ? 64.0f : 1024.0f) - zero); }
+    // Of two zero points in bytes, without a conversion.
+    __device__ static void set_offsets(uint32_t (&offset)[2], uint32_t zeros) {
+        offset[0] = 0xe400e400u | (zeros & 0xffu) * 0x10001u;
+        offset[1] = 0xd400d400u | (zeros >> 8) * 0x100010u;
+    }
     __device__ static uint32_t number(int, uint32_t bits, uint32_t offset) {
         return as_bits(__hadd2(as_pair<__half2>(bits), as_pair<__half2>(offset)));
     }
@@ -92,6 +97,13 @@ struct NibbleNumber<ptx::MmaBf16> {
     __device__ static constexpr float unit(int j) { return j ? 4.0f : 1.0f; }
     __device__ static constexpr uint32_t magic(int j) { return j ? 0 : 0x43004300u; }
     __device__ static uint32_t offset(int j, float zero) { return PairsOf<ptx::MmaBf16>::both(j ? -0.25f * zero : -128.0f - zero); }
+    // Of two zero points in bytes, without a conversion.
+    __device__ static void set_offsets(uint32_t (&offset)[2], uint32_t zeros) {
+        offset[0] = 0xc300c300u | (zeros & 0xffu) * 0x10001u;
+#if !LOWBIT_TURING
+        offset[1] = PairsOf<ptx::MmaBf16>::multiply((zeros >> 8) * 0x100010u, 0xff00ff00u);  // by -2^127
+#endif
+    }
     __device__ static uint32_t number(int j, uint32_t bits, uint32_t offset) {
         if (!j) return as_bits(__hadd2(as_pair<__nv_bfloat162>(bits), as_pair<__nv_bfloat162>(offset)));
 #if LOWBIT_TURING

@@ -456,8 +456,8 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     HopperSchedule& schedule = args.schedule;
     schedule.row_tiles = int(core::ceil_div(problem.n(), tile.rows * tile.cluster));
     schedule.token_tiles = int(core::ceil_div(problem.m(), tile.tokens));
-    schedule.band = std::min(8, schedule.token_tiles);
     const int cluster = std::max(tile.cluster, choice.splits), resident = kernel.resident_clusters(cluster);
+    schedule.band = schedule.count() <= resident ? 1 : std::min(8, schedule.token_tiles);
     args.halved = halved_tiles(kernel, problem.n(), problem.m(), k_blocks_of(kind, problem));
     const bool one_tile = choice.splits > 1 || tile.teams > 1;
     const int64_t clusters = one_tile ? schedule.count() : std::min<int64_t>(schedule.count() + args.halved, resident);

@@ -222,21 +222,19 @@ struct ScalePairs {
 template <class Mma>
 struct ScaledIntegers {
     static constexpr bool zero_points = true;
-    using Pair = typename Magic<Mma>::Pair;
     struct Group : ScalePairs<Mma> {
-        uint32_t bias[2];
-        // As codes are read: in the mantissa of a power of two.
+        uint32_t offset[2];
+        // Zero points of rows g and g + 8 in two bytes. Scales make up for what the numbers count in.
         __device__ void set_zeros(uint32_t zeros) {
-            bias[0] = Magic<Mma>::bits | (zeros & 0xffu) * 0x10001u;
-            bias[1] = Magic<Mma>::bits | (zeros >> 8) * 0x10001u;
+            NibbleNumber<Mma>::set_offsets(offset, zeros);
+            if constexpr (NibbleNumber<Mma>::unit(1) != 1.0f)
+                this->scale[1] = PairsOf<Mma>::multiply(this->scale[1], PairsOf<Mma>::both(NibbleNumber<Mma>::unit(1)));
         }
     };
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
+        decode_nibbles<Mma>(a, word, group.offset);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const uint32_t code = ptx::mask_or(word >> (4 * j), 0x000f000fu, Magic<Mma>::bits);
-            a[j] = PairsOf<Mma>::multiply(as_bits(__hsub2(as_pair<Pair>(code), as_pair<Pair>(group.bias[j % 2]))), group.scale[j % 2]);
-        }
+        for (int j = 0; j < 4; ++j) a[j] = PairsOf<Mma>::multiply(a[j], group.scale[j % 2]);
     }
 };
 
