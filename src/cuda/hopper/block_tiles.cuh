@@ -3,7 +3,7 @@
 //     stage of a k block     atoms of its 64 values | fp16 numbers of its blocks | K types: the bytes that they multiply
 //
 // A value is scale * (code - zero) or scale * code + minimum, in numbers of the tokens' type: scale and minimum are rounded to it once, and
-// their product or sum with the exact integer once more.
+// their product or sum with the exact integer once more. In bf16 that is one multiply-add (small_numbers.cuh).
 #pragma once
 #include "cuda/formats/tile_codes.cuh"
 #include "cuda/hopper/launch.cuh"
@@ -70,7 +70,7 @@ struct BlockFactors {
         }
     }
 
-    // An integer of row g (half 0) or g + 8 as the number it stands for.
+    // Two integers of row g (half 0) or g + 8 as the numbers they stand for.
     __device__ uint32_t value(uint32_t integers, int group, int half) const {
         using Pairs = PairsOf<Mma>;
         const uint32_t factor = Pairs::twice(scale[group], half);
@@ -119,6 +119,8 @@ struct ScaledBlocks : NotPromoted {
     static constexpr core::TileBlock block = core::tile_block(E);
     using Codes = AtomCodes<block.bits>;
     using Factors = BlockFactors<Mma, E>;
+    using Small = SmallNumbers<Mma>;
+    static constexpr float product_unit = Small::product_unit;
     // Against int4, from the number of instructions and what more of them cost nf4.
     static constexpr double decode_cost =
         1.0 + (Codes::high ? 0.1 : 0.0) + (block.is_super() ? 0.05 : 0.0) + (Factors::groups == 4 && block.minimums ? 0.1 : 0.0);
@@ -164,22 +166,62 @@ struct ScaledBlocks : NotPromoted {
         }
         __device__ static void decode(typename Tile::Fragment& fragment, const Raw& raw, const HopperArgs&) {
 #pragma unroll
-            for (int i = 0; i < Blocks * ptx::wgmma_steps_per_row * 2; ++i) {
-                const int of = i / (2 * ptx::wgmma_steps_per_row), slot = i % (2 * ptx::wgmma_steps_per_row), step = slot / 2,
-                          half = slot % 2, group = step * Factors::groups / ptx::wgmma_steps_per_row;
-                uint32_t integers[2];
-                widen(raw.codes[of], slot, integers);
-                // Columns 2t, 2t + 1 and 2t + 8, 2t + 9 of the step.
-                fragment.a[of][step][half] = raw.factors[of].value(integers[0], group, half);
-                fragment.a[of][step][2 + half] = raw.factors[of].value(integers[1], group, half);
+            for (int i = 0; i < Blocks; ++i) {
+                const auto numbers = numbers_of(raw.factors[i]);
+#pragma unroll
+                for (int slot = 0; slot < 2 * ptx::wgmma_steps_per_row; ++slot) {
+                    const int step = slot / 2, half = slot % 2, group = step * Factors::groups / ptx::wgmma_steps_per_row;
+                    uint32_t integers[2];
+                    widen(raw.codes[i], slot, integers);
+                    // Columns 2t, 2t + 1 and 2t + 8, 2t + 9 of the step.
+                    fragment.a[i][step][half] = numbers.value(integers[0], group, half);
+                    fragment.a[i][step][2 + half] = numbers.value(integers[1], group, half);
+                }
             }
         }
     };
 
 private:
-    // The four codes of a slot (core/tile_layout.hpp), less the code of zero: exact.
+    // Codes of 4 bits stay where they stand: those of row g + 8 four bits further up.
+    static constexpr bool in_place = Small::possible && block.bits == 4;
+    // Less what zero is kept as; bytes with a sign are read as code + 128.
+    static constexpr float small_zero = block.bits == 8 ? 128.0f : float(block.zero);
+
+    struct SmallFactors {
+        uint32_t factor[2][Factors::groups], offset[Factors::groups];
+        __device__ explicit SmallFactors(const Factors& factors) {
+#pragma unroll
+            for (int group = 0; group < Factors::groups; ++group) {
+                factor[0][group] = Small::factor(factors.scale[group], 0);
+                factor[1][group] = in_place ? Small::factor(factors.scale[group], 4) : factor[0][group];
+                offset[group] = block.minimums ? Small::offset(factors.minimum[block.minimums ? group : 0], -1.0f)
+                                               : Small::offset(factors.scale[group], small_zero);
+            }
+        }
+        __device__ uint32_t value(uint32_t integers, int group, int half) const {
+            return Small::weight(integers, PairsOf<Mma>::twice(factor[half][group], half), PairsOf<Mma>::twice(offset[group], half));
+        }
+    };
+    __device__ static auto numbers_of(const Factors& factors) {
+        if constexpr (Small::possible)
+            return SmallFactors(factors);
+        else
+            return factors;
+    }
+
+    // The four codes of a slot (core/tile_layout.hpp), less the code of zero: exact. Small numbers: their bits.
     __device__ static void widen(const Codes& codes, int slot, uint32_t (&pairs)[2]) {
-        if constexpr (block.bits == 8) {
+        if constexpr (in_place || (Small::possible && block.bits == 8)) {
+            const uint32_t word = codes.low_words[slot * block.bits / 8];
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                pairs[i] =
+                    in_place ? word >> (8 * i) & 0x000f000fu << (slot % 2 * 4) : ptx::mask_xor(word >> (8 * i), 0x00ff00ffu, 0x00800080u);
+        } else if constexpr (Small::possible) {
+            const uint32_t bytes = codes.fields(slot, 0, 0x01010101u, 0);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) pairs[i] = __byte_perm(bytes, 0, i ? 0x4341 : 0x4240);
+        } else if constexpr (block.bits == 8) {
             pairs[0] = widen_alternate_bytes<Mma>(codes.low_words[slot], 0);
             pairs[1] = widen_alternate_bytes<Mma>(codes.low_words[slot], 1);
         } else {

@@ -415,6 +415,7 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     const HopperTile& tile = kernel.tile;
     HopperArgs args{};
     args.epilogue = epilogue_of(problem);
+    args.epilogue.scale *= kernel.product_unit;
     if (problem.x.is_quantized && !problem.raw_integers() && scale_at_end(problem.x.quantized))
         args.epilogue.token_scale[0] = constant_scale(problem.x.quantized);
     if (kind.weight == HopperWeight::tiles) {

@@ -13,6 +13,7 @@ struct HopperKernel {
     HopperTile tile;
     int most_splits = 1, store_tokens = 0;  // tokens of a box of the output
     bool can_halve = false;
+    float product_unit = 1.0f;  // what the products still have to be multiplied with
     // What a k block takes, in clocks of a multiprocessor (measured on an H200) and in bytes of the weight.
     double clocks = 0;
     int weight_bytes = 0;

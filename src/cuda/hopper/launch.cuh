@@ -66,6 +66,7 @@ HopperKernel hopper_kernel() {
     kernel.most_splits = Gemm::most_splits;
     kernel.can_halve = Gemm::can_halve;
     kernel.store_tokens = store_pass_tokens;
+    kernel.product_unit = C::Source::product_unit;
     kernel.clocks = C::clocks;
     kernel.weight_bytes = C::Source::template Tile<C::tile.rows, 1>::stage_bytes;
     kernel.resident_clusters = HopperLaunch<C>::resident_clusters;
@@ -77,10 +78,9 @@ HopperKernel hopper_kernel() {
 template <class Source, int Rows>
 constexpr int stages_of(int tokens, int depth, int boxes, int groups) {
     constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
-    const int store_bytes =
-        Source::turned ? int(sizeof(TurnedStore<1>::Shared)) : store_bytes_of(boxes, tokens, correction_of<typename Source::Kind>);
+    const int store_bytes = Source::turned ? TurnedStore<1>::bytes : store_bytes_of(boxes, tokens, correction_of<typename Source::Kind>);
     const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? tokens * 4 : 0);
-    const int left = limit - groups * ((store_bytes + kilobyte - 1) / kilobyte * kilobyte);
+    const int left = limit - groups * store_bytes;
     const int stages = (left - (weight_bytes % kilobyte ? kilobyte : 0) - 512) / stage_bytes;
     return stages < 8 ? stages : 8;
 }
@@ -96,10 +96,13 @@ constexpr int most_boxes() {
 template <class Source, int Rows, int Tokens>
 constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false, int groups = 2, int teams = 1) {
     const int all = Rows / 64 / (alternate ? 1 : groups / teams) * Tokens / store_pass_tokens;
-    const int boxes = all < 2 ? 2 : all < most_boxes<Source>() ? all : most_boxes<Source>();
+    const int most = all < 2 ? 2 : all < most_boxes<Source>() ? all : most_boxes<Source>();
+    // A fifth stage is worth more than two boxes: a block must have more under way than the tensor core takes while memory answers.
+    const auto stages_with = [&](int boxes) { return stages_of<Source, Rows>(Tokens, depth, boxes, groups); };
+    const int boxes = stages_with(most) < 5 && stages_with(2) > stages_with(most) ? 2 : most;
     return {.rows = Rows,
             .tokens = Tokens,
-            .stages = stages_of<Source, Rows>(Tokens, depth, boxes, groups),
+            .stages = stages_with(boxes),
             .depth = depth,
             .cluster = cluster,
             .boxes = boxes,
@@ -164,11 +167,6 @@ struct SomeRowsKernels {
 // Decoded weights: the narrower a tile's tokens, the more of its time goes into decoding.
 template <class Source_>
 struct TilesKernels {
-    struct Large {
-        using Source = Source_;
-        static constexpr HopperTile tile = make_tile<Source, 64, 256>(1, 2, true);
-        static constexpr double clocks = 590 * Source::decode_cost;
-    };
     struct Square {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 256, 128>(1, 1);
@@ -202,9 +200,9 @@ struct TilesKernels {
     };
     using Wide = typename RowsKernels<Source_>::Large;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<Large>(),  hopper_kernel<Square>(), hopper_kernel<Few>(),
-                                               hopper_kernel<Fewer>(),  hopper_kernel<Wide>(),   hopper_kernel<Narrow>(),
-                                               hopper_kernel<Middle>(), hopper_kernel<Three>()};
+        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<Few>(),    hopper_kernel<Fewer>(),
+                                               hopper_kernel<Wide>(),   hopper_kernel<Narrow>(), hopper_kernel<Middle>(),
+                                               hopper_kernel<Three>()};
         return kernels;
     }
 };
@@ -214,8 +212,8 @@ template <class Source>
 struct FewTilesKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {{}, {}, hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>(), {},
-                                               {}, {}};
+        static const HopperKernel kernels[] = {{}, hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>(), {}, {},
+                                               {}};
         return kernels;
     }
 };
@@ -225,14 +223,9 @@ template <class Source>
 struct SomeTilesKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {{},
-                                               hopper_kernel<typename Tiles::Square>(),
-                                               hopper_kernel<typename Tiles::Few>(),
-                                               {},
-                                               hopper_kernel<typename Tiles::Wide>(),
-                                               hopper_kernel<typename Tiles::Narrow>(),
-                                               hopper_kernel<typename Tiles::Middle>(),
-                                               {}};
+        static const HopperKernel kernels[] = {
+            hopper_kernel<typename Tiles::Square>(), hopper_kernel<typename Tiles::Few>(),    {}, hopper_kernel<typename Tiles::Wide>(),
+            hopper_kernel<typename Tiles::Narrow>(), hopper_kernel<typename Tiles::Middle>(), {}};
         return kernels;
     }
 };
@@ -303,28 +296,32 @@ struct TurnedKernels {
     }
 };
 
+template <class Kind, class Decoder>
+HopperKernels integer_tiles_kernels(int groups, Element scale) {
+    const bool halves = scale == Element::fp16 || scale == Element::bf16;
+    if (groups == 2 && halves) return TilesKernels<ScaledTiles<Kind, Decoder, 2, TileScales::halves>>::all();
+    if (groups == 1 && halves) return TilesKernels<ScaledTiles<Kind, Decoder, 1, TileScales::halves>>::all();
+    if (groups == 1 && scale == Element::fp32) return FewTilesKernels<ScaledTiles<Kind, Decoder, 1, TileScales::fp32>>::all();
+    return {};
+}
+
 // One function per kind of code, for both types of numbers.
 template <class Kind, class Mma>
 HopperKernels tiles_kernels(Element element, int groups, Element scale) {
-    const bool halves = scale == Element::fp16 || scale == Element::bf16;
+    constexpr bool small = SmallNumbers<Mma>::possible;
+    using Signed = std::conditional_t<small, SmallIntegers, ScaledIntegers<Mma>>;
+    using Fp4 = std::conditional_t<small, SmallFloats, ScaledLevels<Mma, Element::fp4_e2m1>>;
     switch (element) {
     case Element::int4:
-    case Element::uint4:
-    case Element::q4_0:
-        if (groups == 2 && halves) return TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 2, TileScales::halves>>::all();
-        if (groups == 1 && halves) return TilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 1, TileScales::halves>>::all();
-        if (groups == 1 && scale == Element::fp32)
-            return FewTilesKernels<ScaledTiles<Kind, ScaledIntegers<Mma>, 1, TileScales::fp32>>::all();
-        return {};
+    case Element::q4_0: return integer_tiles_kernels<Kind, Signed>(groups, scale);
+    case Element::uint4: return integer_tiles_kernels<Kind, ScaledIntegers<Mma>>(groups, scale);
     case Element::nf4:
-        if (groups != 1 || !halves) return {};
+        if (groups != 1 || (scale != Element::fp16 && scale != Element::bf16)) return {};
         return SomeTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::nf4>, 1, TileScales::halves>>::all();
     case Element::iq4_nl: return FewTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::iq4_nl>, 2, TileScales::halves>>::all();
     case Element::fp4_e2m1:
-        if (groups == 2 && scale == Element::e8m0)
-            return SomeTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 2, TileScales::e8m0>>::all();
-        if (groups == 4 && scale == Element::fp8_e4m3)
-            return SomeTilesKernels<ScaledTiles<Kind, ScaledLevels<Mma, Element::fp4_e2m1>, 4, TileScales::e4m3>>::all();
+        if (groups == 2 && scale == Element::e8m0) return SomeTilesKernels<ScaledTiles<Kind, Fp4, 2, TileScales::e8m0>>::all();
+        if (groups == 4 && scale == Element::fp8_e4m3) return SomeTilesKernels<ScaledTiles<Kind, Fp4, 4, TileScales::e4m3>>::all();
         return {};
     default: return {};
     }

@@ -50,7 +50,8 @@ public:
     struct Shared {
         alignas(1024) uint8_t tokens[tile.stages][tile.depth][token_bytes];
         alignas(1024) uint8_t weight[tile.stages][tile.depth][Weight::stage_bytes];
-        typename Store::Shared store[groups];
+        typename Store::Staging store[groups];
+        typename Store::Terms store_terms[groups];
         alignas(16) float token_scales[token_groups ? tile.stages : 1][token_groups ? tile.tokens : 4];
         Ring<tile.stages> ring;
         Turns turns;
@@ -425,7 +426,7 @@ private:
     }
 
     __device__ static void multiply_all(const HopperArgs& args, Shared& shared, int group) {
-        Store store(shared.store[group], group);
+        Store store(shared.store[group], shared.store_terms[group], group);
         const int first_block = tile.alternate || turned ? 0 : group % groups_per_tile * blocks_per_group;
         At at;
         uint32_t round = 0;

@@ -33,6 +33,7 @@ struct TurnedScales {
 struct Fp8Blocks {
     using Kind = ptx::WgmmaE4m3;
     static constexpr bool promoted = true, token_groups = true, turned = false;
+    static constexpr float product_unit = 1.0f;
     template <int Rows, int Blocks>
     struct Tile : PlainRows<Kind>::Tile<Rows, Blocks> {
         using Plain = PlainRows<Kind>::Tile<Rows, Blocks>;
@@ -88,6 +89,7 @@ template <bool Grouped, TileScales Scales>
 struct NibblesTimesInt8 {
     using Kind = ptx::WgmmaInt8;
     static constexpr bool promoted = Grouped, token_groups = false, turned = false;
+    static constexpr float product_unit = 1.0f;
     static constexpr double decode_cost = 1.0;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {

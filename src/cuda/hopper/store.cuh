@@ -20,7 +20,8 @@ constexpr Correction correction_of = std::is_same_v<Kind, ptx::WgmmaInt8Uint8> ?
                                                                                : Correction::none;
 
 // Boxes of 64 rows and this many tokens; several are under way: one waits until that which had its place before has been read, and the copy
-// engine takes longer for that, behind the stages that it fills, than a warpgroup for the next box.
+// engine takes longer for that, behind the stages that it fills, than a warpgroup for the next box. With room for four and more, half of
+// them leave at a time: a warpgroup meets less often.
 constexpr int store_pass_tokens = 32;
 constexpr int store_bytes_of(int boxes, int tokens, Correction corrected) {
     return boxes * store_pass_tokens * ptx::wgmma_row_bytes + tokens * (corrected == Correction::none ? 4 : 8);
@@ -57,20 +58,21 @@ class HopperStore {
 
 public:
     static constexpr int pass_tokens = store_pass_tokens, passes = Tokens / pass_tokens;
-    static constexpr int buffers = Boxes;
-    static_assert(Tokens % pass_tokens == 0 && buffers > 1);
+    static constexpr int buffers = Boxes, at_once = buffers / 2, sets = buffers / at_once;
+    static_assert(Tokens % pass_tokens == 0 && buffers > 1 && Blocks * passes % at_once == 0);
+    struct Staging {
+        alignas(1024) uint8_t boxes[buffers][pass_tokens * ptx::wgmma_row_bytes];
+    };
     struct Plain {
-        alignas(1024) uint8_t staging[buffers][pass_tokens * ptx::wgmma_row_bytes];
         alignas(16) float token_factor[Tokens];
     };
     struct WithTerms {
-        alignas(1024) uint8_t staging[buffers][pass_tokens * ptx::wgmma_row_bytes];
         alignas(16) float token_factor[Tokens];
         alignas(16) int32_t token_term[Tokens];
     };
-    using Shared = std::conditional_t<corrected, WithTerms, Plain>;
+    using Terms = std::conditional_t<corrected, WithTerms, Plain>;
 
-    __device__ HopperStore(Shared& shared, int group) : shared_(shared), name_(group + 1) {}
+    __device__ HopperStore(Staging& staging, Terms& terms, int group) : staging_(staging), terms_(terms), name_(group + 1) {}
 
     // Before the main loop, so that what is loaded is there when it is needed. Everything is asked for before the first of it is used: they
     // all take as long as one.
@@ -124,43 +126,57 @@ private:
 #pragma unroll
         for (int i = 0; i < factors_per_thread; ++i)
             if (i * 128 + thread < Tokens) {
-                shared_.token_factor[i * 128 + thread] = token_factor_[i];
-                if constexpr (corrected) shared_.token_term[i * 128 + thread] = token_term_[i];
+                terms_.token_factor[i * 128 + thread] = token_factor_[i];
+                if constexpr (corrected) terms_.token_term[i * 128 + thread] = token_term_[i];
             }
         ptx::meet_warpgroup(name_);
         // This lane's row of the four 8 x 8 matrices: a token of 16, and a piece of eight rows.
         const int inside = lane / 16 * 8 + lane % 8;
         const int offset = inside * ptx::wgmma_row_bytes + ((2 * warp + lane / 8 % 2) ^ (inside % 8)) * 16;
 #pragma unroll
-        for (int pass = 0; pass < Blocks * passes; ++pass) {
-            if (!(mine >> pass & 1)) continue;
-            const int block = pass / passes, first = pass % passes * pass_tokens;
-            uint8_t* staging = shared_.staging[buffer_];
+        for (int pass = 0; pass < Blocks * passes; pass += at_once) {
+            const uint32_t these = mine >> pass & ((1u << at_once) - 1);
+            if (!these) continue;
+            auto* boxes = staging_.boxes + set_ * at_once;
 #pragma unroll
-            for (int t = 0; t < pass_tokens; t += 16) {
-                uint32_t r[4];
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    const int place = first + t + half * 8 + lane % 4 * 2;
-                    const float2 by_token = *reinterpret_cast<const float2*>(shared_.token_factor + place);
-                    int2 term{};
-                    if constexpr (corrected) term = *reinterpret_cast<const int2*>(shared_.token_term + place);
-#pragma unroll
-                    for (int low = 0; low < 2; ++low) {
-                        const Sum* pair = &sums[block][(first + t) / 2 + half * 4 + low * 2];
-                        const float factor = factor_[block][low], bias = bias_[block][low];
-                        r[half * 2 + low] = pack_pair(bf16, float(correct(pair[0], block, low, term.x)) * (by_token.x * factor) + bias,
-                                                      float(correct(pair[1], block, low, term.y)) * (by_token.y * factor) + bias);
-                    }
-                }
-                ptx::store_transposed(ptx::shared_address(staging) + uint32_t(t * ptx::wgmma_row_bytes + offset), r);
-            }
+            for (int i = 0; i < at_once; ++i)
+                if (these >> i & 1)
+                    fill_box(sums[(pass + i) / passes], (pass + i) / passes, (pass + i) % passes * pass_tokens, bf16,
+                             ptx::shared_address(boxes[i]) + uint32_t(offset));
             ptx::show_to_copy_engine();
-            // Once the box that stands in the next buffer has been read, all may write there after the barrier.
-            if (thread == 0) ptx::wait_for_stores_to_read<buffers - 2>();
+            // Once the boxes that stand where the next ones come have been read, all may write there after the barrier.
+            if (thread == 0) ptx::wait_for_stores_to_read<(sets - 2) * at_once>();
             ptx::meet_warpgroup(name_);
-            if (thread == 0) ptx::store_box(args.output, row + block * 64, token + first, staging);
-            buffer_ = buffer_ + 1 == buffers ? 0 : buffer_ + 1;
+            if (thread == 0)
+#pragma unroll
+                for (int i = 0; i < at_once; ++i)
+                    if (these >> i & 1)
+                        ptx::store_box(args.output, row + (pass + i) / passes * 64, token + (pass + i) % passes * pass_tokens, boxes[i]);
+            set_ = set_ + 1 == sets ? 0 : set_ + 1;
+        }
+    }
+
+    // Sums of 64 rows and pass_tokens tokens from `first` on; `place`: where this lane's rows of the matrices begin.
+    __device__ void fill_box(const Sum (&sums)[Tokens / 2], int block, int first, bool bf16, uint32_t place) const {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int t = 0; t < pass_tokens; t += 16) {
+            uint32_t r[4];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int inside = first + t + half * 8 + lane % 4 * 2;
+                const float2 by_token = *reinterpret_cast<const float2*>(terms_.token_factor + inside);
+                int2 term{};
+                if constexpr (corrected) term = *reinterpret_cast<const int2*>(terms_.token_term + inside);
+#pragma unroll
+                for (int low = 0; low < 2; ++low) {
+                    const Sum* pair = &sums[(first + t) / 2 + half * 4 + low * 2];
+                    const float factor = factor_[block][low], bias = bias_[block][low];
+                    r[half * 2 + low] = pack_pair(bf16, float(correct(pair[0], block, low, term.x)) * (by_token.x * factor) + bias,
+                                                  float(correct(pair[1], block, low, term.y)) * (by_token.y * factor) + bias);
+                }
+            }
+            ptx::store_transposed(place + uint32_t(t * ptx::wgmma_row_bytes), r);
         }
     }
 
@@ -179,7 +195,7 @@ private:
 
     __device__ void store_anything(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token, uint32_t mine) {
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
-        auto* staging = reinterpret_cast<Sum*>(shared_.staging);
+        auto* staging = reinterpret_cast<Sum*>(staging_.boxes);
         // Sums of 4 bytes: as many tokens as all buffers hold.
         constexpr int tokens_held = pass_tokens * buffers / 2, fit = tokens_held < Tokens ? tokens_held : Tokens;
         constexpr int any_tokens = fit / pass_tokens * pass_tokens, any_passes = Tokens / any_tokens;
@@ -199,9 +215,10 @@ private:
         }
     }
 
-    Shared& shared_;
+    Staging& staging_;
+    Terms& terms_;
     int name_;  // of the warpgroup's barrier
-    int buffer_ = 0;
+    int set_ = 0;
     float factor_[Blocks][2], bias_[Blocks][2], token_factor_[factors_per_thread];
     int32_t row_term_[corrected ? Blocks : 1][2], token_term_[corrected ? factors_per_thread : 1];
 };
@@ -212,12 +229,15 @@ class TurnedStore {
     static constexpr int rows = 128, pass_rows = 64, pass_tokens = 64, passes = rows / pass_rows, sums_per_block = rows / 2;
 
 public:
-    struct Shared {
-        alignas(1024) uint8_t staging[pass_tokens * ptx::wgmma_row_bytes];
+    struct Staging {
+        alignas(1024) uint8_t box[pass_tokens * ptx::wgmma_row_bytes];
+    };
+    struct Terms {
         alignas(16) float row_factor[rows], row_bias[rows];
     };
+    static constexpr int bytes = sizeof(Staging) + sizeof(Terms);
 
-    __device__ TurnedStore(Shared& shared, int group) : shared_(shared), name_(group + 1) {}
+    __device__ TurnedStore(Staging& staging, Terms& terms, int group) : staging_(staging), terms_(terms), name_(group + 1) {}
 
     // What belongs to the rows, one for each thread.
     __device__ void prefetch(const HopperArgs& args, int row, int) {
@@ -234,7 +254,7 @@ public:
     __device__ void store(const HopperArgs& args, float (&sums)[1][Blocks * sums_per_block], int row, int token, uint32_t) {
         if (args.store_boxes) {
             // Nobody reads the terms of the tile before: all have met since.
-            shared_.row_factor[threadIdx.x % 128] = row_factor_, shared_.row_bias[threadIdx.x % 128] = row_bias_;
+            terms_.row_factor[threadIdx.x % 128] = row_factor_, terms_.row_bias[threadIdx.x % 128] = row_bias_;
         }
 #pragma unroll
         for (int i = 0; i < Blocks * passes; ++i) {
@@ -268,27 +288,27 @@ private:
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int eight = piece + i / 2, half = i % 2, place = inside_row + eight * 8 + lane % 4 * 2;
-                const float2 factor = *reinterpret_cast<const float2*>(shared_.row_factor + place);
-                const float2 bias = *reinterpret_cast<const float2*>(shared_.row_bias + place);
+                const float2 factor = *reinterpret_cast<const float2*>(terms_.row_factor + place);
+                const float2 bias = *reinterpret_cast<const float2*>(terms_.row_bias + place);
                 const float* pair = &sums[eight * 4 + half * 2];
                 r[i] = pack_pair(bf16, pair[0] * (by_token[half] * factor.x) + bias.x, pair[1] * (by_token[half] * factor.y) + bias.y);
             }
             const int at = inside * ptx::wgmma_row_bytes + ((piece + lane / 16) ^ (inside % 8)) * 16;
-            ptx::store_matrices(ptx::shared_address(shared_.staging) + uint32_t(at), r);
+            ptx::store_matrices(ptx::shared_address(staging_.box) + uint32_t(at), r);
         }
         ptx::show_to_copy_engine();
         ptx::meet_warpgroup(name_);
         if (thread == 0)
 #pragma unroll
             for (int first = 0; first < pass_tokens; first += store_pass_tokens)
-                ptx::store_box(args.output, row, token + first, shared_.staging + first * ptx::wgmma_row_bytes);
+                ptx::store_box(args.output, row, token + first, staging_.box + first * ptx::wgmma_row_bytes);
     }
 
     __device__ void store_anything(const HopperArgs& args, const float* sums, int row, int token) {
         // Sums of 4 bytes: half as many tokens, those of two warps, fit at a time.
-        constexpr int tokens_held = sizeof(Shared::staging) / (pass_rows * sizeof(float));
+        constexpr int tokens_held = sizeof(Staging::box) / (pass_rows * sizeof(float));
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
-        auto* staging = reinterpret_cast<float*>(shared_.staging);
+        auto* staging = reinterpret_cast<float*>(staging_.box);
 #pragma unroll 1
         for (int first = 0; first < pass_tokens; first += tokens_held) {
             ptx::meet_warpgroup(name_);  // the pass before has been read
@@ -301,7 +321,8 @@ private:
         }
     }
 
-    Shared& shared_;
+    Staging& staging_;
+    Terms& terms_;
     int name_;  // of the warpgroup's barrier
     float row_factor_, row_bias_;
 };

@@ -7,10 +7,12 @@
 //     Fragment, decode, keep     what it makes of that, after; `keep`: the registers belong to the tensor core up to here
 //     multiply                   one step, all of a warpgroup's blocks of 64 rows
 // Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which the main loop
-// adds to the sums. With `token_groups` the tokens have such scales, too, which come with the stage. `turned`: the tokens are the 64-row
-// operand. A thread has two of them and many rows, and where those have one scale it needs two numbers in place of many.
+// adds to the sums. The epilogue multiplies all products by `product_unit`. With `token_groups` the tokens have such scales, too, which
+// come with the stage. `turned`: the tokens are the 64-row operand. A thread has two of them and many rows, and where those have one scale
+// it needs two numbers in place of many.
 #pragma once
 #include "cuda/formats/bytes.cuh"
+#include "cuda/formats/small_numbers.cuh"
 #include "cuda/hopper/config.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
 #include "cuda/ptx/wgmma.cuh"
@@ -20,6 +22,7 @@ namespace lowbit::cuda {
 struct NotPromoted {
     static constexpr bool promoted = false, token_groups = false, turned = false;
     static constexpr int few_groups = 2;
+    static constexpr float product_unit = 1.0f;
 };
 
 // Weights in registers.
@@ -79,6 +82,8 @@ struct PlainRows : NotPromoted {
 template <class Kind_, class Mma, Element E>
 struct WidenedRows : NotPromoted {
     using Kind = Kind_;
+    static constexpr bool small = E == Element::int8 && SmallNumbers<Mma>::possible;
+    static constexpr float product_unit = small ? SmallNumbers<Mma>::product_unit : 1.0f;
     static constexpr double decode_cost = 1.0;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
@@ -109,7 +114,9 @@ struct WidenedRows : NotPromoted {
                 const int block = i / (2 * ptx::wgmma_steps_per_row), step = i / 2 % ptx::wgmma_steps_per_row, half = i % 2;
                 const uint32_t word = raw.words[block][step][half];
                 uint32_t pairs[2];
-                if constexpr (E == Element::int8)
+                if constexpr (small)
+                    widen_small(pairs, word);
+                else if constexpr (E == Element::int8)
                     pairs[0] = widen_alternate_bytes<Mma>(word, 0), pairs[1] = widen_alternate_bytes<Mma>(word, 1);
                 else
                     widen_bytes<Mma, E>(word, pairs);
@@ -117,6 +124,17 @@ struct WidenedRows : NotPromoted {
             }
         }
     };
+
+private:
+    // Bytes 0 and 2, and 1 and 3: code + 128, less 128.
+    __device__ static void widen_small(uint32_t (&pairs)[2], uint32_t word) {
+        using Small = SmallNumbers<Mma>;
+        const uint32_t one = PairsOf<Mma>::both(1.0f);
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            pairs[i] =
+                Small::weight(ptx::mask_xor(word >> (8 * i), 0x00ff00ffu, 0x00800080u), Small::factor(one, 0), Small::offset(one, 128.0f));
+    }
 };
 
 // How the scales of tiles are kept: what changes the inner loop is a matter of the kernel.
@@ -128,8 +146,9 @@ constexpr int tile_scale_bytes(TileScales scales) { return scales == TileScales:
 template <class Kind_, class Decoder, int Groups, TileScales Scales>
 struct ScaledTiles : NotPromoted {
     using Kind = Kind_;
-    static constexpr double decode_cost = Decoder::zero_points ? 1.0 : 1.35;  // against int4
+    static constexpr double decode_cost = Decoder::cost;
     static constexpr int few_groups = 4;
+    static constexpr float product_unit = Decoder::product_unit;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
         static constexpr int tiles = Rows / 16, atom_bytes = core::tile_atom_bytes(4);
@@ -164,6 +183,8 @@ struct ScaledTiles : NotPromoted {
                     raw.groups[block][group].template set_scales<Scales>(args.group_scales, base + scales_at, place);
                     if constexpr (Decoder::zero_points)
                         raw.groups[block][group].set_zeros(args.zero_bytes ? ptx::load_2(base + zeros_at + place) : 0x0808u);
+                    else
+                        raw.groups[block][group].finish();
                 }
             }
         }
@@ -180,48 +201,72 @@ struct ScaledTiles : NotPromoted {
     };
 };
 
-// Two scales as pairs of 16-bit numbers.
-template <class Mma>
+// Two scales as pairs of 16-bit numbers, times 2^Power.
+template <class Mma, int Power = 0>
 struct ScalePairs {
+    static constexpr bool bf16 = std::is_same_v<Mma, ptx::MmaBf16>;
+    static_assert(Power == 0 || bf16);
     uint32_t scale[2];
 
+    __device__ void finish() {}
     template <TileScales Scales>
     __device__ void set_scales(const GroupScales& scales, uint32_t base, uint32_t place) {
-        constexpr bool bf16 = std::is_same_v<Mma, ptx::MmaBf16>;
         if constexpr (Scales == TileScales::fp32) {
             const uint2 bits = ptx::load_8(base + place * 4);
             scale[0] = PairsOf<Mma>::both(__uint_as_float(bits.x)), scale[1] = PairsOf<Mma>::both(__uint_as_float(bits.y));
-            return;
+            multiply_by_power();
+        } else {
+            const uint32_t pair = load_pair<Scales>(scales, base, place);
+            scale[0] = __byte_perm(pair, 0, 0x1010), scale[1] = __byte_perm(pair, 0, 0x3232);
+            if constexpr (Scales == TileScales::halves) multiply_by_power();
         }
-        uint32_t pair;
+    }
+
+private:
+    static constexpr float power = std::bit_cast<float>(uint32_t(127 + Power) << 23);
+
+    __device__ void multiply_by_power() {
+        if constexpr (Power != 0)
+#pragma unroll
+            for (uint32_t& s : scale) s = PairsOf<Mma>::multiply(s, PairsOf<Mma>::both(power));
+    }
+
+    template <TileScales Scales>
+    __device__ static uint32_t load_pair(const GroupScales& scales, uint32_t base, uint32_t place) {
         if constexpr (Scales == TileScales::halves) {
             // No branch: the other type of 16 bits is converted whether it is there or not.
             const uint32_t both = ptx::load_4(base + place * 2);
             const uint32_t other = bf16 ? half_pair_to_bfloat(both)
                                         : as_bits(__floats2half2_rn(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u)));
-            pair = scales.element == (bf16 ? Element::bf16 : Element::fp16) ? both : other;
-        } else {
-            float values[2];
-            const uint32_t both = ptx::load_2(base + place);
-            if constexpr (Scales == TileScales::e8m0) {
-                // 0 is 2^-127, a subnormal, and 255 is NaN.
-                const uint32_t low = both & 0xffu, high = both >> 8;
-                values[0] = __uint_as_float(low == 255 ? 0x7fffffffu : low ? low << 23 : 0x00400000u);
-                values[1] = __uint_as_float(high == 255 ? 0x7fffffffu : high ? high << 23 : 0x00400000u);
-            } else {
-                const float2 numbers = __half22float2(as_pair<__half2>(fp8_pair_to_half<Element::fp8_e4m3>(both)));
-                values[0] = numbers.x * *scales.unit_at, values[1] = numbers.y * *scales.unit_at;
-            }
-            pair = bf16 ? as_bits(__floats2bfloat162_rn(values[0], values[1])) : as_bits(__floats2half2_rn(values[0], values[1]));
+            return scales.element == (bf16 ? Element::bf16 : Element::fp16) ? both : other;
         }
-        scale[0] = __byte_perm(pair, 0, 0x1010), scale[1] = __byte_perm(pair, 0, 0x3232);
+        const uint32_t both = ptx::load_2(base + place);
+        if constexpr (Scales == TileScales::e8m0 && bf16 && Power > 0) {
+            // A bf16 number has the same exponent; beyond its end, infinity. 255 is NaN.
+            const auto number = [](uint32_t code) { return min(code + Power, 255u) << 7 | (code + 1) >> 8 << 6; };
+            return number(both & 0xffu) | number(both >> 8) << 16;
+        }
+        float values[2];
+        if constexpr (Scales == TileScales::e8m0) {
+            // 0 is 2^-127, a subnormal, and 255 is NaN.
+            const uint32_t low = both & 0xffu, high = both >> 8;
+            values[0] = __uint_as_float(low == 255 ? 0x7fffffffu : low ? low << 23 : 0x00400000u);
+            values[1] = __uint_as_float(high == 255 ? 0x7fffffffu : high ? high << 23 : 0x00400000u);
+        } else {
+            const float2 numbers = __half22float2(as_pair<__half2>(fp8_pair_to_half<Element::fp8_e4m3>(both)));
+            const float unit = *scales.unit_at * power;
+            values[0] = numbers.x * unit, values[1] = numbers.y * unit;
+        }
+        return bf16 ? as_bits(__floats2bfloat162_rn(values[0], values[1])) : as_bits(__floats2half2_rn(values[0], values[1]));
     }
 };
 
-// int4, uint4, q4_0: a code less its zero point.
+// int4, uint4, q4_0: a code less its zero point, or less 8.
 template <class Mma>
 struct ScaledIntegers {
     static constexpr bool zero_points = true;
+    static constexpr float product_unit = 1.0f;
+    static constexpr double cost = 1.0;
     struct Group : ScalePairs<Mma> {
         uint32_t offset[2];
         // Zero points of rows g and g + 8 in two bytes. Scales make up for what the numbers count in.
@@ -238,16 +283,51 @@ struct ScaledIntegers {
     }
 };
 
+// int4, q4_0 in bf16: codes less 8 in one multiply-add.
+struct SmallIntegers {
+    using Small = SmallNumbers<ptx::MmaBf16>;
+    static constexpr bool zero_points = false;
+    static constexpr float product_unit = Small::product_unit;
+    static constexpr double cost = 1.0;
+    struct Group : ScalePairs<ptx::MmaBf16> {
+        uint32_t factor[2], offset[2];
+        __device__ void finish() {
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                factor[half] = Small::factor(scale[half], half * 4), offset[half] = Small::offset(scale[half], 8.0f);
+        }
+    };
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            a[j] = Small::weight(word >> (j / 2 * 8) & (j % 2 ? 0x00f000f0u : 0x000f000fu), group.factor[j % 2], group.offset[j % 2]);
+    }
+};
+
 // nf4, fp4, iq4_nl: a level of a table.
 template <class Mma, Element E>
 struct ScaledLevels {
     static constexpr bool zero_points = false;
-    using Levels = LevelNibbles<Mma, E>;
+    static constexpr float product_unit = 1.0f;
+    static constexpr double cost = 1.35;
     using Group = ScalePairs<Mma>;
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
-        Levels::decode(a, word, {});
+        LevelNibbles<Mma, E>::decode(a, word, {});
 #pragma unroll
         for (int j = 0; j < 4; ++j) a[j] = PairsOf<Mma>::multiply(a[j], group.scale[j % 2]);
+    }
+};
+
+// fp4 in bf16: the bits of the codes in the right places.
+struct SmallFloats {
+    using Small = SmallNumbers<ptx::MmaBf16>;
+    static constexpr bool zero_points = false;
+    static constexpr float product_unit = Small::product_unit;
+    static constexpr double cost = 1.15;
+    using Group = ScalePairs<ptx::MmaBf16, Small::fp4_power>;
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) a[j] = PairsOf<ptx::MmaBf16>::multiply(Small::fp4_bits(word, j), group.scale[j % 2]);
     }
 };
 

@@ -1,0 +1,42 @@
+// Integers of up to eight bits as bf16 numbers, without an instruction.
+//
+// The bf16 numbers whose exponent is 0 or 1 count evenly, in steps of 2^-133: the bits of an integer alone are integer * 2^-133, and so are
+// those of a 4-bit float, further up, its value times a power of two. One multiply-add makes weights of them, rounded once:
+//     scale * (integer - zero) = integer * 2^-133 * (scale * 2^133) - zero * scale
+// where zero * scale is exact, because the zero is a power of two (or it is rounded, as the minimums of blocks are). scale * 2^133 would be
+// beyond bf16 for scales of 1/32 and more; so weights stay divided by `product_unit`, which the epilogue puts back, and scales may be from
+// 2^-94 up to 2^27. Numbers of fp16 leave no such room.
+#pragma once
+#include "cuda/formats/nibbles.cuh"
+
+namespace lowbit::cuda {
+
+template <class Mma>
+struct SmallNumbers {
+    static constexpr bool possible = false;
+    static constexpr float product_unit = 1.0f;
+};
+template <>
+struct SmallNumbers<ptx::MmaBf16> {
+    using Pairs = PairsOf<ptx::MmaBf16>;
+    static constexpr bool possible = true;
+    static constexpr float product_unit = 0x1p32f;
+
+    // Of scales: what integers that stand `up` bits (0 or 4) above the lowest in their half word are multiplied with.
+    __device__ static uint32_t factor(uint32_t scales, int up) { return Pairs::multiply(scales, Pairs::both(up ? 0x1p97f : 0x1p101f)); }
+    // What is added then, for integers less `zero`.
+    __device__ static uint32_t offset(uint32_t scales, float zero) { return Pairs::multiply(scales, Pairs::both(-zero / product_unit)); }
+    __device__ static uint32_t weight(uint32_t integers, uint32_t factor, uint32_t offset) {
+        return Pairs::multiply_add(integers, factor, offset);
+    }
+
+    // fp4 (e2m1): its exponent and mantissa in the lowest two bits of the exponent and the highest of the mantissa are value * 2^-126.
+    static constexpr int fp4_power = 126 - 32;
+    // Codes j = 0..3 of both half words.
+    __device__ static uint32_t fp4_bits(uint32_t word, int j) {
+        const uint32_t sign = word << (12 - 4 * j), rest = j < 2 ? word << (6 - 4 * j) : word >> (4 * j - 6);
+        return ptx::mask_or(sign, 0x80008000u, rest & 0x01c001c0u);
+    }
+};
+
+}  // namespace lowbit::cuda
