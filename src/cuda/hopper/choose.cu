@@ -11,7 +11,6 @@ namespace {
 constexpr double tile_overhead = 2500;      // first bytes, last sums, the store
 constexpr double exchange_overhead = 1200;  // of splits: two meetings of a cluster, and those who come late
 constexpr double teams_overhead = 600;      // the same within a block
-constexpr double halves_overhead = 4000;    // half of the sums of two blocks
 constexpr int fewest_stages_per_split = 4;
 
 int64_t cluster_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens) {
@@ -34,6 +33,9 @@ double exchange(const HopperTile& tile, int splits) {
     return exchange_overhead + bytes / exchange_rate(splits);
 }
 
+// Of blocks that halve a tile of the last wave: the others are at their ends, too, and leave them the way.
+double halves_exchange(const HopperTile& tile) { return exchange_overhead + double(tile.rows) * tile.tokens * 4 / 2 / 16.0; }
+
 double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_blocks, int splits) {
     const HopperTile& tile = kernel.tile;
     const int cluster = std::max(tile.cluster, splits);
@@ -53,7 +55,7 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     if (const int halved = halved_tiles(kernel, rows, tokens, k_blocks)) {
         const auto whole = double((tiles / tile.cluster - halved) * tile.cluster / slots);
         const double half = double(core::ceil_div(k_blocks, 2)) * block_time(4.0 * halved, 1);
-        return whole * (loop + tile_overhead) + half + tile_overhead + halves_overhead;
+        return whole * (loop + tile_overhead) + half + tile_overhead + halves_exchange(tile);
     }
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;

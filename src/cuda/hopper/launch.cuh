@@ -218,14 +218,15 @@ struct FewTilesKernels {
     }
 };
 
-// Compiled for five: where decoding takes long, the others gain little.
+// Compiled for six: where decoding takes long, the other one gains little.
 template <class Source>
 struct SomeTilesKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
         static const HopperKernel kernels[] = {
-            hopper_kernel<typename Tiles::Square>(), hopper_kernel<typename Tiles::Few>(),    {}, hopper_kernel<typename Tiles::Wide>(),
-            hopper_kernel<typename Tiles::Narrow>(), hopper_kernel<typename Tiles::Middle>(), {}};
+            hopper_kernel<typename Tiles::Square>(), hopper_kernel<typename Tiles::Few>(),    {},
+            hopper_kernel<typename Tiles::Wide>(),   hopper_kernel<typename Tiles::Narrow>(), hopper_kernel<typename Tiles::Middle>(),
+            hopper_kernel<typename Tiles::Three>()};
         return kernels;
     }
 };
@@ -235,9 +236,9 @@ template <class Source>
 struct WidenedKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<typename Tiles::Wide>(), hopper_kernel<typename Tiles::Square>(),
-                                               hopper_kernel<typename Tiles::Few>(), hopper_kernel<typename Tiles::Narrow>(),
-                                               hopper_kernel<typename Tiles::Middle>()};
+        static const HopperKernel kernels[] = {hopper_kernel<typename Tiles::Wide>(),   hopper_kernel<typename Tiles::Square>(),
+                                               hopper_kernel<typename Tiles::Few>(),    hopper_kernel<typename Tiles::Narrow>(),
+                                               hopper_kernel<typename Tiles::Middle>(), hopper_kernel<typename Tiles::Three>()};
         return kernels;
     }
 };

@@ -7,8 +7,8 @@
 //
 // Blocks live as long as the grid and walk over tiles; which ones follows from their number alone, so the result does not depend on timing.
 // Few tiles: the blocks of a cluster share out K, and then the results: to its part of them each adds the sums of the others, in their
-// order. A last wave that would leave half of the chip idle: a tile of two blocks goes to two clusters, one row of it each, and their
-// blocks take half of K each and half of the rows to the end.
+// order. A last wave that would leave half of the chip idle: a tile of two blocks goes to two clusters, one row of it each, whose blocks
+// share out K in the same way.
 #pragma once
 #include "cuda/hopper/exchange.cuh"
 #include "cuda/hopper/promoted.cuh"
@@ -42,7 +42,7 @@ class HopperGemm {
     static constexpr int token_blocks = tile.tokens / 64 / groups;  // of a warpgroup, then
     using Store = std::conditional_t<turned, TurnedStore<token_blocks>,
                                      HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>>;
-    using Exchange = HopperExchange<Sum, blocks_per_group, tile.tokens, groups, groups_per_tile>;
+    using Exchange = HopperExchange<Sum, blocks_per_group, tile.tokens, groups, groups_per_tile, Store::units_of_pass>;
     using At = RingPlace<tile.stages>;
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
 
@@ -56,10 +56,8 @@ public:
         Ring<tile.stages> ring;
         Turns turns;
     };
-    static constexpr int tile_bytes = tile.rows * tile.tokens * 4;
     static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : Exchange::most_splits(int(offsetof(Shared, store)));
-    static constexpr bool can_halve =
-        tile.cluster == 2 && groups == 2 && !tile.alternate && int(offsetof(Shared, store)) >= tile_bytes / groups;
+    static constexpr bool can_halve = tile.cluster == 2 && !tile.alternate && Exchange::bytes_held(2) <= int(offsetof(Shared, store));
 
     __device__ static void run(const HopperArgs& args, Shared& shared) {
         if (threadIdx.x == groups * 128) {
@@ -449,9 +447,9 @@ private:
             uint32_t mine = ~0u;                                      // units of the results
             if constexpr (teams > 1) mine = Exchange::add_teams(shared.tokens, group, sums);
             if constexpr (most_splits > 1)
-                if (args.splits > 1) mine = Exchange::add_splits(args, shared.tokens, group, sums, mine);
+                if (args.splits > 1) mine = Exchange::add_splits(args.splits, shared.tokens, group, sums, mine);
             if constexpr (can_halve)
-                if (piece.half && !Exchange::add_halves(shared.tokens, group, sums)) return;
+                if (piece.half) mine = Exchange::add_splits(2, shared.tokens, group, sums, mine);
             store.store(args, sums, row, token, mine);
         });
         store.finish();

@@ -57,7 +57,7 @@ class HopperStore {
     static constexpr bool corrected = Corrected != Correction::none;
 
 public:
-    static constexpr int pass_tokens = store_pass_tokens, passes = Tokens / pass_tokens;
+    static constexpr int pass_tokens = store_pass_tokens, passes = Tokens / pass_tokens, units_of_pass = 1;
     static constexpr int buffers = Boxes, at_once = buffers / 2, sets = buffers / at_once;
     static_assert(Tokens % pass_tokens == 0 && buffers > 1 && Blocks * passes % at_once == 0);
     struct Staging {
@@ -236,6 +236,7 @@ public:
         alignas(16) float row_factor[rows], row_bias[rows];
     };
     static constexpr int bytes = sizeof(Staging) + sizeof(Terms);
+    static constexpr int units_of_pass = pass_tokens * pass_rows / (64 * store_pass_tokens);
 
     __device__ TurnedStore(Staging& staging, Terms& terms, int group) : staging_(staging), terms_(terms), name_(group + 1) {}
 
@@ -250,14 +251,15 @@ public:
             if (e.row_scale[k].data) row_factor_ *= e.row_scale[k].at(my_row);
     }
 
-    // All of it: tiles of clusters are not split.
-    __device__ void store(const HopperArgs& args, float (&sums)[1][Blocks * sums_per_block], int row, int token, uint32_t) {
+    // Units: as many sums as above; those of a pass have the same bit in `mine`.
+    __device__ void store(const HopperArgs& args, float (&sums)[1][Blocks * sums_per_block], int row, int token, uint32_t mine) {
         if (args.store_boxes) {
             // Nobody reads the terms of the tile before: all have met since.
             terms_.row_factor[threadIdx.x % 128] = row_factor_, terms_.row_bias[threadIdx.x % 128] = row_bias_;
         }
 #pragma unroll
         for (int i = 0; i < Blocks * passes; ++i) {
+            if (!(mine >> (i * units_of_pass) & 1)) continue;
             const int pass_row = row + i % passes * pass_rows, pass_token = token + i / passes * pass_tokens;
             const float* part = &sums[0][i * pass_rows / 2];
             args.store_boxes ? store_boxes(args, part, i % passes * pass_rows, pass_row, pass_token)
