@@ -64,6 +64,7 @@ struct PairsOf {
 
 // Decoders that need nothing of a group.
 struct AnyGroup {
+    static constexpr bool less_eight = false;
     struct Group {};
     struct GroupBits {};
     __device__ static GroupBits fetch_group(const GroupScales&, int64_t, int) { return {}; }
@@ -130,6 +131,7 @@ __device__ inline void decode_nibbles(uint32_t (&a)[4], uint32_t word, const uin
 template <class Mma>
 struct SignedNibbles : AnyGroup {
     using Pairs = PairsOf<Mma>;
+    static constexpr bool less_eight = true;
     __device__ static constexpr float code_unit(int half) { return NibbleNumber<Mma>::unit(half); }
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
         const uint32_t offset[2] = {NibbleNumber<Mma>::offset(0, 8.0f), NibbleNumber<Mma>::offset(1, 8.0f)};
@@ -141,6 +143,7 @@ struct SignedNibbles : AnyGroup {
 template <class Mma>
 struct UnsignedNibbles {
     using Pairs = PairsOf<Mma>;
+    static constexpr bool less_eight = false;
     struct Group {
         uint32_t offset[2];  // rows g and g + 8
     };

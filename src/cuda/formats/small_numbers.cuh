@@ -27,8 +27,27 @@ struct SmallNumbers<ptx::MmaBf16> {
     // What is added then, for integers less `zero`.
     __device__ static uint32_t offset(uint32_t scales, float zero) { return Pairs::multiply(scales, Pairs::both(-zero / product_unit)); }
     __device__ static uint32_t weight(uint32_t integers, uint32_t factor, uint32_t offset) {
+#if LOWBIT_TURING
+        return 0;  // no product of bf16 runs there
+#else
         return Pairs::multiply_add(integers, factor, offset);
+#endif
     }
+
+    // Codes of 4 bits less 8, as a word of a fragment has them (nibbles.cuh).
+    struct SignedNibbles {
+        uint32_t factor, offset;  // two numbers, of rows g and g + 8; so are their scales
+        __device__ void set(uint32_t scales) {
+            constexpr uint32_t powers = 0x70007200u;  // 2^101, and 2^97 for the codes four bits further up
+            factor = Pairs::multiply(scales, powers), offset = SmallNumbers::offset(scales, 8.0f);
+        }
+        __device__ void decode(uint32_t (&a)[4], uint32_t word) const {
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                a[j] = weight(word >> (j / 2 * 8) & (j % 2 ? 0x00f000f0u : 0x000f000fu), Pairs::twice(factor, j % 2),
+                              Pairs::twice(offset, j % 2));
+        }
+    };
 
     // fp4 (e2m1): its exponent and mantissa in the lowest two bits of the exponent and the highest of the mantissa are value * 2^-126.
     static constexpr int fp4_power = 126 - 32;

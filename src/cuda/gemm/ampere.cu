@@ -317,6 +317,7 @@ void run_ampere(Arithmetic arithmetic, WeightSource source, const MatmulProblem&
     Plan plan = make_plan(arithmetic, source, problem);
     const cudaStream_t stream = stream_of(*problem.context);
     prepare(arithmetic, problem, plan, stream);
+    if (plan.tile.kind == TileKind::folded) plan.args.epilogue.scale *= plan.runner.folded_unit;
     plan.runner.launch(plan.tile.kind, plan.args, plan.weight, *problem.context);
     add_parts(arithmetic, plan, stream);
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/formats/small_numbers.cuh"
 #include "cuda/gemm/epilogue.cuh"
 #include "cuda/gemm/sources.cuh"
 
@@ -43,6 +44,14 @@ struct AmpereConfig {
     static constexpr bool TokensGrouped = Groups_ == Groups::rows_and_tokens, Grouped = TokensGrouped || Groups_ == Groups::rows;
     static constexpr bool Folded = Groups_ == Groups::folded;
     static_assert(!Folded || (Source_::decodes && Tile_::blocks_per_stage == 1));
+    // Codes less 8 are folded by one multiply-add.
+    static constexpr bool SmallFolded = [] {
+        if constexpr (Folded)
+            return Source_::less_eight && SmallNumbers<Mma_>::possible;
+        else
+            return false;
+    }();
+    static constexpr float product_unit = SmallFolded ? SmallNumbers<Mma_>::product_unit : 1.0f;
     static constexpr int weight_bytes = Source::template stage_bytes<Shape::Rows>, token_bytes = Shape::Tokens * block_bytes;
     static constexpr int k_block_bytes = weight_bytes + token_bytes, stage_bytes = k_block_bytes * Shape::blocks_per_stage;
     static constexpr int pitch = Shape::Rows + 4;  // of the results in shared memory: lanes of a store fall into different banks

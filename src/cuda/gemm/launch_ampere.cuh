@@ -143,12 +143,14 @@ struct AmpereWeight {
 struct AmpereRunner {
     TileChoice (*choose)(const ProductSize& size, int device);
     void (*launch)(TileKind kind, const AmpereArgs& args, const AmpereWeight& weight, const core::Context& context);
+    float folded_unit = 1.0f;  // what the products of the folded tile still have to be multiplied with
 };
 
 template <class Mma, class Source, Groups Kind>
 AmpereRunner runner() {
     using Family = AmpereFamily<Mma, Source, Kind>;
-    return {Family::choose, [](TileKind kind, const AmpereArgs& args, const AmpereWeight& weight, const core::Context& context) {
+    return {Family::choose,
+            [](TileKind kind, const AmpereArgs& args, const AmpereWeight& weight, const core::Context& context) {
                 typename Source::Args source;
                 if constexpr (std::is_same_v<Source, RowsSource>)
                     source.rows = weight.rows;
@@ -157,7 +159,8 @@ AmpereRunner runner() {
                 else
                     source.codes = weight.codes, source.tiles = weight.tiles, source.atoms = weight.atoms;
                 Family::launch(kind, args, source, context);
-            }};
+            },
+            Family::Folded::product_unit};
 }
 
 // One per file that instantiates: ampere_<arithmetic>.cu, ampere_tiles_<arithmetic>.cu.

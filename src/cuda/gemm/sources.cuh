@@ -218,8 +218,12 @@ struct TilesSource {
     __device__ static void keep(Kept& kept, uint32_t stage, uint32_t first, int fragment) {
         kept.words = ptx::load_16(stage + first + fragment * 512);
     }
+    static constexpr bool less_eight = Decoder::less_eight;
+    __device__ static uint32_t word(const Kept& kept, int step) {
+        return step == 0 ? kept.words.x : step == 1 ? kept.words.y : step == 2 ? kept.words.z : kept.words.w;
+    }
     __device__ static void decode(uint32_t (&a)[4], const Kept& kept, const Group& group, int step) {
-        Decoder::decode(a, step == 0 ? kept.words.x : step == 1 ? kept.words.y : step == 2 ? kept.words.z : kept.words.w, group);
+        Decoder::decode(a, word(kept, step), group);
     }
 };
 

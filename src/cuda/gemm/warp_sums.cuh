@@ -154,10 +154,14 @@ private:
         for (int i = 0; i < Shape::row_fragments; ++i) {
             if constexpr (Source::decodes) {
                 uint32_t a[4];
-                Source::decode(a, kept_[i], group_[i], step);
-                if constexpr (C::Folded)
+                if constexpr (C::SmallFolded) {
+                    fold_[i].decode(a, Source::word(kept_[i], step));
+                } else {
+                    Source::decode(a, kept_[i], group_[i], step);
+                    if constexpr (C::Folded)
 #pragma unroll
-                    for (int j = 0; j < 4; ++j) a[j] = Source::Pairs::multiply(a[j], fold_[i][j % 2]);
+                        for (int j = 0; j < 4; ++j) a[j] = Source::Pairs::multiply(a[j], fold_[i].scale[j % 2]);
+                }
 #pragma unroll
                 for (int j = 0; j < Shape::token_fragments; ++j) Mma::multiply(parts_[i][j], a, operands.b[j]);
             } else {
@@ -231,8 +235,11 @@ private:
         args_.row_groups.pair_values(scales_, values);
 #pragma unroll
         for (int i = 0; i < Shape::row_fragments; ++i) {
+            if constexpr (C::SmallFolded)
+                fold_[i].set(as_bits(__floats2bfloat162_rn(values[i][0], values[i][1])));
+            else
 #pragma unroll
-            for (int half = 0; half < 2; ++half) fold_[i][half] = Source::Pairs::both(values[i][half] * code_unit<Source>(half));
+                for (int half = 0; half < 2; ++half) fold_[i].scale[half] = Source::Pairs::both(values[i][half] * code_unit<Source>(half));
             Source::open_group(group_[i], fetched_[i]);
         }
     }
@@ -301,7 +308,16 @@ private:
     uint2 scales_[C::Grouped || C::Folded ? Shape::row_fragments : 1] = {};  // of rows g and g + 8, as they lie in memory
     typename Source::Group group_[Shape::row_fragments];
     typename Source::GroupBits fetched_[Shape::row_fragments];
-    uint32_t fold_[C::Folded ? Shape::row_fragments : 1][2];  // scales of rows g and g + 8, each twice in a word
+    struct Scales {
+        uint32_t scale[2];  // of rows g and g + 8, each twice in a word
+    };
+    static auto folded() {
+        if constexpr (C::SmallFolded)
+            return typename SmallNumbers<Mma>::SignedNibbles{};
+        else
+            return Scales{};
+    }
+    decltype(folded()) fold_[C::Folded ? Shape::row_fragments : 1];
 };
 
 }  // namespace lowbit::cuda

@@ -201,63 +201,58 @@ struct ScaledTiles : NotPromoted {
     };
 };
 
-// Two scales as pairs of 16-bit numbers, times 2^Power.
+// The scales of rows g and g + 8 as two 16-bit numbers, times 2^Power.
 template <class Mma, int Power = 0>
-struct ScalePairs {
+struct ScalePair {
     static constexpr bool bf16 = std::is_same_v<Mma, ptx::MmaBf16>;
     static_assert(Power == 0 || bf16);
-    uint32_t scale[2];
+    uint32_t scales;
 
-    __device__ void finish() {}
+    // One of them, twice in a word.
+    __device__ uint32_t scale(int half) const { return PairsOf<Mma>::twice(scales, half); }
+
     template <TileScales Scales>
-    __device__ void set_scales(const GroupScales& scales, uint32_t base, uint32_t place) {
-        if constexpr (Scales == TileScales::fp32) {
-            const uint2 bits = ptx::load_8(base + place * 4);
-            scale[0] = PairsOf<Mma>::both(__uint_as_float(bits.x)), scale[1] = PairsOf<Mma>::both(__uint_as_float(bits.y));
-            multiply_by_power();
-        } else {
-            const uint32_t pair = load_pair<Scales>(scales, base, place);
-            scale[0] = __byte_perm(pair, 0, 0x1010), scale[1] = __byte_perm(pair, 0, 0x3232);
-            if constexpr (Scales == TileScales::halves) multiply_by_power();
-        }
+    __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
+        scales = load_pair<Scales>(group_scales, base, place);
     }
+    __device__ void finish() {}
 
 private:
     static constexpr float power = std::bit_cast<float>(uint32_t(127 + Power) << 23);
-
-    __device__ void multiply_by_power() {
-        if constexpr (Power != 0)
-#pragma unroll
-            for (uint32_t& s : scale) s = PairsOf<Mma>::multiply(s, PairsOf<Mma>::both(power));
+    __device__ static uint32_t pack(float low, float high) {
+        return bf16 ? as_bits(__floats2bfloat162_rn(low, high)) : as_bits(__floats2half2_rn(low, high));
     }
 
     template <TileScales Scales>
     __device__ static uint32_t load_pair(const GroupScales& scales, uint32_t base, uint32_t place) {
         if constexpr (Scales == TileScales::halves) {
+            static_assert(Power == 0);
             // No branch: the other type of 16 bits is converted whether it is there or not.
             const uint32_t both = ptx::load_4(base + place * 2);
-            const uint32_t other = bf16 ? half_pair_to_bfloat(both)
-                                        : as_bits(__floats2half2_rn(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u)));
+            const uint32_t other =
+                bf16 ? half_pair_to_bfloat(both) : pack(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u));
             return scales.element == (bf16 ? Element::bf16 : Element::fp16) ? both : other;
-        }
-        const uint32_t both = ptx::load_2(base + place);
-        if constexpr (Scales == TileScales::e8m0 && bf16 && Power > 0) {
-            // A bf16 number has the same exponent; beyond its end, infinity. 255 is NaN.
-            const auto number = [](uint32_t code) { return min(code + Power, 255u) << 7 | (code + 1) >> 8 << 6; };
-            return number(both & 0xffu) | number(both >> 8) << 16;
-        }
-        float values[2];
-        if constexpr (Scales == TileScales::e8m0) {
-            // 0 is 2^-127, a subnormal, and 255 is NaN.
-            const uint32_t low = both & 0xffu, high = both >> 8;
-            values[0] = __uint_as_float(low == 255 ? 0x7fffffffu : low ? low << 23 : 0x00400000u);
-            values[1] = __uint_as_float(high == 255 ? 0x7fffffffu : high ? high << 23 : 0x00400000u);
-        } else {
-            const float2 numbers = __half22float2(as_pair<__half2>(fp8_pair_to_half<Element::fp8_e4m3>(both)));
+        } else if constexpr (Scales == TileScales::fp32) {
+            const uint2 bits = ptx::load_8(base + place * 4);
+            return pack(__uint_as_float(bits.x) * power, __uint_as_float(bits.y) * power);
+        } else if constexpr (Scales == TileScales::e4m3) {
+            const float2 numbers = __half22float2(as_pair<__half2>(fp8_pair_to_half<Element::fp8_e4m3>(ptx::load_2(base + place))));
             const float unit = *scales.unit_at * power;
-            values[0] = numbers.x * unit, values[1] = numbers.y * unit;
+            return pack(numbers.x * unit, numbers.y * unit);
+        } else {
+            const uint32_t both = ptx::load_2(base + place), low = both & 0xffu, high = both >> 8;
+            if constexpr (Power > 0) {
+                // A bf16 number has the same exponent; beyond its end, infinity. 255 is NaN.
+                const auto number = [](uint32_t code) { return min(code + Power, 255u) << 7 | (code + 1) >> 8 << 6; };
+                return number(low) | number(high) << 16;
+            } else {
+                // 0 is 2^-127, a subnormal, and 255 is NaN.
+                const auto number = [](uint32_t code) {
+                    return __uint_as_float(code == 255 ? 0x7fffffffu : code ? code << 23 : 0x00400000u);
+                };
+                return pack(number(low), number(high));
+            }
         }
-        return bf16 ? as_bits(__floats2bfloat162_rn(values[0], values[1])) : as_bits(__floats2half2_rn(values[0], values[1]));
     }
 };
 
@@ -267,19 +262,21 @@ struct ScaledIntegers {
     static constexpr bool zero_points = true;
     static constexpr float product_unit = 1.0f;
     static constexpr double cost = 1.0;
-    struct Group : ScalePairs<Mma> {
+    struct Group : ScalePair<Mma> {
         uint32_t offset[2];
         // Zero points of rows g and g + 8 in two bytes. Scales make up for what the numbers count in.
         __device__ void set_zeros(uint32_t zeros) {
             NibbleNumber<Mma>::set_offsets(offset, zeros);
-            if constexpr (NibbleNumber<Mma>::unit(1) != 1.0f)
-                this->scale[1] = PairsOf<Mma>::multiply(this->scale[1], PairsOf<Mma>::both(NibbleNumber<Mma>::unit(1)));
+            if constexpr (std::is_same_v<Mma, ptx::MmaBf16>) {
+                static_assert(NibbleNumber<Mma>::unit(0) == 1.0f && NibbleNumber<Mma>::unit(1) == 4.0f);
+                this->scales = PairsOf<Mma>::multiply(this->scales, 0x40803f80u);
+            }
         }
     };
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
         decode_nibbles<Mma>(a, word, group.offset);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) a[j] = PairsOf<Mma>::multiply(a[j], group.scale[j % 2]);
+        for (int j = 0; j < 4; ++j) a[j] = PairsOf<Mma>::multiply(a[j], group.scale(j % 2));
     }
 };
 
@@ -289,19 +286,11 @@ struct SmallIntegers {
     static constexpr bool zero_points = false;
     static constexpr float product_unit = Small::product_unit;
     static constexpr double cost = 1.0;
-    struct Group : ScalePairs<ptx::MmaBf16> {
-        uint32_t factor[2], offset[2];
-        __device__ void finish() {
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-                factor[half] = Small::factor(scale[half], half * 4), offset[half] = Small::offset(scale[half], 8.0f);
-        }
+    struct Group : ScalePair<ptx::MmaBf16> {
+        Small::SignedNibbles nibbles;
+        __device__ void finish() { nibbles.set(scales); }
     };
-    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-            a[j] = Small::weight(word >> (j / 2 * 8) & (j % 2 ? 0x00f000f0u : 0x000f000fu), group.factor[j % 2], group.offset[j % 2]);
-    }
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) { group.nibbles.decode(a, word); }
 };
 
 // nf4, fp4, iq4_nl: a level of a table.
@@ -310,11 +299,11 @@ struct ScaledLevels {
     static constexpr bool zero_points = false;
     static constexpr float product_unit = 1.0f;
     static constexpr double cost = 1.35;
-    using Group = ScalePairs<Mma>;
+    using Group = ScalePair<Mma>;
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
         LevelNibbles<Mma, E>::decode(a, word, {});
 #pragma unroll
-        for (int j = 0; j < 4; ++j) a[j] = PairsOf<Mma>::multiply(a[j], group.scale[j % 2]);
+        for (int j = 0; j < 4; ++j) a[j] = PairsOf<Mma>::multiply(a[j], group.scale(j % 2));
     }
 };
 
@@ -324,10 +313,10 @@ struct SmallFloats {
     static constexpr bool zero_points = false;
     static constexpr float product_unit = Small::product_unit;
     static constexpr double cost = 1.15;
-    using Group = ScalePairs<ptx::MmaBf16, Small::fp4_power>;
+    using Group = ScalePair<ptx::MmaBf16, Small::fp4_power>;
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) a[j] = PairsOf<ptx::MmaBf16>::multiply(Small::fp4_bits(word, j), group.scale[j % 2]);
+        for (int j = 0; j < 4; ++j) a[j] = PairsOf<ptx::MmaBf16>::multiply(Small::fp4_bits(word, j), group.scale(j % 2));
     }
 };
 
