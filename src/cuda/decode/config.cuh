@@ -51,6 +51,19 @@ struct NoTerms {
     static constexpr int bytes = 0;
 };
 
+// Sources whose weights have their scales in; all products still have to be multiplied with this, which the epilogue does.
+template <class Source>
+constexpr bool has_scaled_weights = requires {
+    Source::product_unit;
+};
+template <class Source>
+constexpr float product_unit() {
+    if constexpr (has_scaled_weights<Source>)
+        return Source::product_unit;
+    else
+        return 1.0f;
+}
+
 template <class Source_, int TokenTiles_, int RowTiles_, int Segments_, DecodeScales Scales_>
 struct DecodeConfig {
     static constexpr DecodeScales Scales = Scales_;
@@ -61,6 +74,7 @@ struct DecodeConfig {
     static constexpr int Segments = Segments_;  // groups of a unit; 0: no scales along K
     static constexpr int steps_per_unit = atoms_per_unit * Source::steps_per_atom;
     static constexpr int steps_per_segment = steps_per_unit / (Segments > 0 ? Segments : 1);
+    static constexpr bool scales_sums = Segments > 0 && !has_scaled_weights<Source>;
     // Before the warps that multiply stands one that brings the tokens. Two tiles of each take more registers than 17 warps have: it gives
     // up its own then, which takes four warps at a time.
     static constexpr bool trades_registers = TokenTiles * RowTiles > 2;

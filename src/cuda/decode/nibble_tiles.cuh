@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda/decode/config.cuh"
 #include "cuda/decode/tiles_args.cuh"
-#include "cuda/formats/nibbles.cuh"
+#include "cuda/formats/small_numbers.cuh"
 
 namespace lowbit::cuda {
 
@@ -88,6 +88,20 @@ struct NibblesTimesInt8 : NibbleTiles {
             a[2 * i] = word & 0x0f0f0f0fu;
             a[2 * i + 1] = word >> 4 & 0x0f0f0f0fu;
         }
+    }
+};
+
+// fp4 x bf16: weights with their scales in (small_numbers.cuh), exactly: no table, and no part sums that have to be multiplied. (int4 would
+// gain nothing by it, and lose bits.)
+struct ScaledFp4 : NibbleTiles {
+    using Mma = ptx::MmaBf16;
+    using Group = SmallNumbers<Mma>::Fp4;
+    static constexpr int steps_per_atom = 4, token_unit_bytes = 256, token_atom_bytes = 128;
+    static constexpr bool natural_order = true, byte_tokens = false, token_terms = false, zero_points = false;
+    static constexpr float product_unit = SmallNumbers<Mma>::product_unit;
+
+    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group& group, int atom, int step) {
+        group.decode(a, codes.word(atom, step));
     }
 };
 

@@ -42,7 +42,7 @@ public:
                     Mma::multiply(parts_[r][t][step % chains], a, b);
                 }
             }
-            if constexpr (C::Segments > 0)
+            if constexpr (C::scales_sums)
                 if ((step + 1) % C::steps_per_segment == 0) close_segment(unit, segment, terms, args);
         }
     }
@@ -73,7 +73,7 @@ private:
     }
 
     __device__ typename C::Sum final_sum(int r, int tile, int e) const {
-        if constexpr (C::Segments > 0)
+        if constexpr (C::scales_sums)
             return sums_[r][tile][e];
         else
             return whole_part(r, tile, e);
@@ -138,10 +138,10 @@ private:
     }
 
     // Products follow each other in two chains: one alone would mostly wait for its own last one. (The same for any number of tokens.)
-    static constexpr int chains = C::steps_per_segment > 2 && C::RowTiles == 1 ? 2 : 1;
+    static constexpr int chains = (!C::scales_sums || C::steps_per_segment > 2) && C::RowTiles == 1 ? 2 : 1;
     typename C::Part parts_[C::RowTiles][C::TokenTiles][chains][4] = {};
     typename C::Part token_sums_[sums_tokens ? C::TokenTiles : 1][4] = {};
-    float sums_[C::Segments > 0 ? C::RowTiles : 1][C::Segments > 0 ? C::TokenTiles : 1][4] = {};
+    float sums_[C::scales_sums ? C::RowTiles : 1][C::scales_sums ? C::TokenTiles : 1][4] = {};
 };
 
 // Reads one word of every line of the epilogue's arguments: at the end of a kernel the first use of each would wait for memory.

@@ -1,7 +1,7 @@
 // The weight's way: codes and scales through the ring of a warp, unit after unit.
 #pragma once
 #include "cuda/decode/config.cuh"
-#include "cuda/formats/bytes.cuh"
+#include "cuda/formats/small_numbers.cuh"
 
 namespace lowbit::cuda {
 
@@ -55,7 +55,19 @@ struct UnitInRegisters {
             return half_to_float(uint16_t(half ? pair >> 16 : pair));
         }
     }
-    __device__ typename C::Source::Group group(int r, int s) const { return typename C::Source::Group(C::zero_points ? zeros[r][s] : 0); }
+    __device__ typename C::Source::Group group(int r, int s) const {
+        using Group = typename C::Source::Group;
+        if constexpr (has_scaled_weights<typename C::Source>) {
+            Group group;
+            if constexpr (C::Scales == DecodeScales::e8m0)
+                group.set_e8m0(scales[r][s]);
+            else
+                group.set_e4m3(scales[r][s], 1.0f);  // the scale of the tensor is the epilogue's
+            return group;
+        } else {
+            return Group(C::zero_points ? zeros[r][s] : 0);
+        }
+    }
 };
 
 // Brings one unit after the other into the ring of a warp: every `step`-th of its tiles.

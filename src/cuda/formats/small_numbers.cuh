@@ -7,9 +7,15 @@
 // beyond bf16 for scales of 1/32 and more; so weights stay divided by `product_unit`, which the epilogue puts back, and scales may be from
 // 2^-94 up to 2^27. Numbers of fp16 leave no such room.
 #pragma once
-#include "cuda/formats/nibbles.cuh"
+#include "cuda/formats/bytes.cuh"
 
 namespace lowbit::cuda {
+
+// Scales of 16 bits, as they lie in memory, as two bf16 numbers. No branch: those in fp16 are converted whether they are there or not.
+__device__ inline uint32_t halves_to_bfloat(uint32_t pair, bool fp16) {
+    const uint32_t converted = half_pair_to_bfloat(pair);
+    return fp16 ? converted : pair;
+}
 
 template <class Mma>
 struct SmallNumbers {
@@ -50,12 +56,30 @@ struct SmallNumbers<ptx::MmaBf16> {
     };
 
     // fp4 (e2m1): its exponent and mantissa in the lowest two bits of the exponent and the highest of the mantissa are value * 2^-126.
-    static constexpr int fp4_power = 126 - 32;
-    // Codes j = 0..3 of both half words.
-    __device__ static uint32_t fp4_bits(uint32_t word, int j) {
-        const uint32_t sign = word << (12 - 4 * j), rest = j < 2 ? word << (6 - 4 * j) : word >> (4 * j - 6);
-        return ptx::mask_or(sign, 0x80008000u, rest & 0x01c001c0u);
-    }
+    struct Fp4 {
+        uint32_t factor;  // as above
+        // Of scales in two bytes: powers of two (e8m0), or e4m3 times `unit`.
+        __device__ void set_e8m0(uint32_t scales) {
+            // A bf16 number has the same exponent; beyond its end, infinity. 255 is NaN.
+            const auto number = [](uint32_t code) { return min(code + power, 255u) << 7 | (code + 1) >> 8 << 6; };
+            factor = number(scales & 0xffu) | number(scales >> 8) << 16;
+        }
+        __device__ void set_e4m3(uint32_t scales, float unit) {
+            const float2 numbers = __half22float2(as_pair<__half2>(fp8_pair_to_half<Element::fp8_e4m3>(scales)));
+            unit *= __uint_as_float((127 + power) << 23);
+            factor = as_bits(__floats2bfloat162_rn(numbers.x * unit, numbers.y * unit));
+        }
+        __device__ void decode(uint32_t (&a)[4], uint32_t word) const {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const uint32_t sign = word << (12 - 4 * j), rest = j < 2 ? word << (6 - 4 * j) : word >> (4 * j - 6);
+                a[j] = Pairs::multiply(ptx::mask_or(sign, 0x80008000u, rest & 0x01c001c0u), Pairs::twice(factor, j % 2));
+            }
+        }
+
+    private:
+        static constexpr uint32_t power = 126 - 32;
+    };
 };
 
 }  // namespace lowbit::cuda

@@ -201,58 +201,42 @@ struct ScaledTiles : NotPromoted {
     };
 };
 
-// The scales of rows g and g + 8 as two 16-bit numbers, times 2^Power.
-template <class Mma, int Power = 0>
+// The scales of rows g and g + 8 as two 16-bit numbers.
+template <class Mma>
 struct ScalePair {
-    static constexpr bool bf16 = std::is_same_v<Mma, ptx::MmaBf16>;
-    static_assert(Power == 0 || bf16);
     uint32_t scales;
 
     // One of them, twice in a word.
     __device__ uint32_t scale(int half) const { return PairsOf<Mma>::twice(scales, half); }
+    __device__ void finish() {}
 
     template <TileScales Scales>
     __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
-        scales = load_pair<Scales>(group_scales, base, place);
-    }
-    __device__ void finish() {}
-
-private:
-    static constexpr float power = std::bit_cast<float>(uint32_t(127 + Power) << 23);
-    __device__ static uint32_t pack(float low, float high) {
-        return bf16 ? as_bits(__floats2bfloat162_rn(low, high)) : as_bits(__floats2half2_rn(low, high));
-    }
-
-    template <TileScales Scales>
-    __device__ static uint32_t load_pair(const GroupScales& scales, uint32_t base, uint32_t place) {
         if constexpr (Scales == TileScales::halves) {
-            static_assert(Power == 0);
-            // No branch: the other type of 16 bits is converted whether it is there or not.
             const uint32_t both = ptx::load_4(base + place * 2);
-            const uint32_t other =
-                bf16 ? half_pair_to_bfloat(both) : pack(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u));
-            return scales.element == (bf16 ? Element::bf16 : Element::fp16) ? both : other;
+            if constexpr (bf16)
+                scales = halves_to_bfloat(both, group_scales.element == Element::fp16);
+            else
+                scales =
+                    group_scales.element == Element::fp16 ? both : pack(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u));
         } else if constexpr (Scales == TileScales::fp32) {
             const uint2 bits = ptx::load_8(base + place * 4);
-            return pack(__uint_as_float(bits.x) * power, __uint_as_float(bits.y) * power);
+            scales = pack(__uint_as_float(bits.x), __uint_as_float(bits.y));
         } else if constexpr (Scales == TileScales::e4m3) {
             const float2 numbers = __half22float2(as_pair<__half2>(fp8_pair_to_half<Element::fp8_e4m3>(ptx::load_2(base + place))));
-            const float unit = *scales.unit_at * power;
-            return pack(numbers.x * unit, numbers.y * unit);
+            scales = pack(numbers.x * *group_scales.unit_at, numbers.y * *group_scales.unit_at);
         } else {
-            const uint32_t both = ptx::load_2(base + place), low = both & 0xffu, high = both >> 8;
-            if constexpr (Power > 0) {
-                // A bf16 number has the same exponent; beyond its end, infinity. 255 is NaN.
-                const auto number = [](uint32_t code) { return min(code + Power, 255u) << 7 | (code + 1) >> 8 << 6; };
-                return number(low) | number(high) << 16;
-            } else {
-                // 0 is 2^-127, a subnormal, and 255 is NaN.
-                const auto number = [](uint32_t code) {
-                    return __uint_as_float(code == 255 ? 0x7fffffffu : code ? code << 23 : 0x00400000u);
-                };
-                return pack(number(low), number(high));
-            }
+            // 0 is 2^-127, a subnormal, and 255 is NaN.
+            const auto number = [](uint32_t code) { return __uint_as_float(code == 255 ? 0x7fffffffu : code ? code << 23 : 0x00400000u); };
+            const uint32_t both = ptx::load_2(base + place);
+            scales = pack(number(both & 0xffu), number(both >> 8));
         }
+    }
+
+private:
+    static constexpr bool bf16 = std::is_same_v<Mma, ptx::MmaBf16>;
+    __device__ static uint32_t pack(float low, float high) {
+        return bf16 ? as_bits(__floats2bfloat162_rn(low, high)) : as_bits(__floats2half2_rn(low, high));
     }
 };
 
@@ -313,11 +297,18 @@ struct SmallFloats {
     static constexpr bool zero_points = false;
     static constexpr float product_unit = Small::product_unit;
     static constexpr double cost = 1.15;
-    using Group = ScalePair<ptx::MmaBf16, Small::fp4_power>;
-    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) a[j] = PairsOf<ptx::MmaBf16>::multiply(Small::fp4_bits(word, j), group.scale(j % 2));
-    }
+    struct Group : Small::Fp4 {
+        template <TileScales Scales>
+        __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
+            const uint32_t both = ptx::load_2(base + place);
+            if constexpr (Scales == TileScales::e8m0)
+                set_e8m0(both);
+            else
+                set_e4m3(both, *group_scales.unit_at);
+        }
+        __device__ void finish() {}
+    };
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) { group.decode(a, word); }
 };
 
 }  // namespace lowbit::cuda
