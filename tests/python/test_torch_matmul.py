@@ -47,6 +47,38 @@ def test_plain_weights(device, dtype):
         assert_product(y.reshape(-1, n), x.reshape(-1, k), w)
 
 
+FAR_FROM_ONE = [
+    ("int4:g128:scale_bf16", 2.0**-60), ("int4:g128:scale_bf16", 2.0**24), ("int4:row", 2.0**-60), ("int4:row", 2.0**24),
+    ("uint4:g128:asym:scale_bf16", 2.0**-60), ("mxfp4", 2.0**-60), ("mxfp4", 2.0**24), ("nvfp4", 2.0**-40), ("nvfp4", 2.0**20),
+    ("int8:row", 2.0**-60), ("int8:row", 2.0**24), ("q4_0", 2.0**-6), ("q4_0", 2.0**12), ("q4_k", 2.0**-6), ("q4_k", 2.0**12), ("q6_k", 2.0**10),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("format, magnitude", FAR_FROM_ONE)
+@on_devices
+def test_scales_far_from_one(device, format, magnitude):
+    """Kernels may keep weights divided by a power of two on the way (src/cuda/formats/small_numbers.cuh)."""
+    for tokens in (3, 16, 40, 200):
+        x = normal(tokens, 512, dtype=torch.bfloat16, device=device)
+        w = lowbit.quantize(normal(208, 512, device=device) * magnitude, format)
+        for weight in (w, w.pack()):
+            y = lowbit.matmul(x, weight, out_dtype=torch.float32)
+            assert_product(y, x, w.dequantize(torch.float32), 2 * rounding_of(device, torch.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@on_devices
+def test_scale_that_is_not_a_number(device, dtype):
+    w = lowbit.quantize(normal(32, 256, device=device), "mxfp4")
+    scales = w.scales.view(torch.uint8).clone()
+    scales.view(32, 8)[5, 3] = 255
+    w = lowbit.QTensor(w.codes, scales.view(w.scales.dtype), format=w.format, shape=w.shape)
+    for tokens in (1, 16, 40):
+        for weight in (w, w.pack()):
+            y = lowbit.matmul(normal(tokens, 256, dtype=dtype, device=device), weight)
+            assert y[:, 5].isnan().all() and y.isnan().sum() == tokens
+
+
 PAIRS = [
     ("int8:row", "int8:row"), ("int8:tensor", "int8:row"), ("uint8:row:asym", "int8:row"), ("int4:row", "int4:row"),
     ("int8:row", "int4:g128"), ("fp8_e4m3:row", "fp8_e4m3:row"), ("fp8_e4m3:g128", "fp8_e4m3:block128"), ("q8_1", "q4_0"), ("q8_1", "q8_0"),
