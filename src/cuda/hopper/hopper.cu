@@ -458,7 +458,7 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     schedule.row_tiles = int(core::ceil_div(problem.n(), tile.rows * tile.cluster));
     schedule.token_tiles = int(core::ceil_div(problem.m(), tile.tokens));
     const int cluster = std::max(tile.cluster, choice.splits), resident = kernel.resident_clusters(cluster);
-    schedule.band = schedule.count() <= resident ? 1 : std::min(8, schedule.token_tiles);
+    schedule.band = tile.cluster > 1 && schedule.count() <= resident ? 1 : std::min(8, schedule.token_tiles);
     args.halved = halved_tiles(kernel, problem.n(), problem.m(), k_blocks_of(kind, problem));
     const bool one_tile = choice.splits > 1 || tile.teams > 1;
     const int64_t clusters = one_tile ? schedule.count() : std::min<int64_t>(schedule.count() + args.halved, resident);
