@@ -21,15 +21,6 @@ TilesLaunch integers_launch(int segments, Element scale) {
 }
 
 template <class Mma>
-struct Fp4Source {
-    using Type = LevelTiles<Mma, Element::fp4_e2m1>;
-};
-template <>
-struct Fp4Source<ptx::MmaBf16> {
-    using Type = ScaledFp4;
-};
-
-template <class Mma>
 TilesLaunch nibbles_launch(const core::Format& format, int segments) {
     constexpr DecodeScales halves = DecodeScales::halves;
     const Element scale = core::tile_scale_element(format);
@@ -38,7 +29,7 @@ TilesLaunch nibbles_launch(const core::Format& format, int segments) {
     case Element::q4_0: return integers_launch<IntegerNibbles<Mma, true>>(segments, scale);
     case Element::uint4: return integers_launch<IntegerNibbles<Mma, false>>(segments, scale);
     case Element::fp4_e2m1: {
-        using Source = typename Fp4Source<Mma>::Type;
+        using Source = std::conditional_t<SmallNumbers<Mma>::possible, ScaledFp4, LevelTiles<Mma, Element::fp4_e2m1>>;
         if (segments == 8 && scale == Element::fp8_e4m3) return launch_decode_source<Source, 8, DecodeScales::e4m3>;
         return segments == 4 && scale == Element::e8m0 ? launch_decode_source<Source, 4, DecodeScales::e8m0> : nullptr;
     }

@@ -31,9 +31,9 @@ struct HopperTile {
 };
 
 // Tiles come in bands of `band` token tiles; inside of a band the token tile changes fastest, so that the tiles under way at one time form
-// a near square, and both operands are read from the L2 cache several times. Where clusters that share their tokens are all under way at
-// once, bands of one let neighbours on the chip, which get every eighth or so, have the same rows: their reads meet on the way to the
-// cache.
+// a near square, and both operands are read from the L2 cache several times. Where clusters that share
+// their tokens are all under way at once, bands of one ask it for fewer bytes (measured), presumably because neighbours on the chip then
+// ask for the same rows.
 struct HopperSchedule {
     int row_tiles = 0, token_tiles = 0, band = 1;  // row tiles: of a cluster
 

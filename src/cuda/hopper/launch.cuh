@@ -310,8 +310,8 @@ HopperKernels integer_tiles_kernels(int groups, Element scale) {
 template <class Kind, class Mma>
 HopperKernels tiles_kernels(Element element, int groups, Element scale) {
     constexpr bool small = SmallNumbers<Mma>::possible;
-    using Signed = std::conditional_t<small, SmallIntegers, ScaledIntegers<Mma>>;
-    using Fp4 = std::conditional_t<small, SmallFloats, ScaledLevels<Mma, Element::fp4_e2m1>>;
+    using Signed = std::conditional_t<small, SmallCodes<SmallIntegers>, ScaledIntegers<Mma>>;
+    using Fp4 = std::conditional_t<small, SmallCodes<SmallFloats>, ScaledLevels<Mma, Element::fp4_e2m1>>;
     switch (element) {
     case Element::int4:
     case Element::q4_0: return integer_tiles_kernels<Kind, Signed>(groups, scale);

@@ -183,8 +183,6 @@ struct ScaledTiles : NotPromoted {
                     raw.groups[block][group].template set_scales<Scales>(args.group_scales, base + scales_at, place);
                     if constexpr (Decoder::zero_points)
                         raw.groups[block][group].set_zeros(args.zero_bytes ? ptx::load_2(base + zeros_at + place) : 0x0808u);
-                    else
-                        raw.groups[block][group].finish();
                 }
             }
         }
@@ -208,7 +206,6 @@ struct ScalePair {
 
     // One of them, twice in a word.
     __device__ uint32_t scale(int half) const { return PairsOf<Mma>::twice(scales, half); }
-    __device__ void finish() {}
 
     template <TileScales Scales>
     __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
@@ -264,19 +261,6 @@ struct ScaledIntegers {
     }
 };
 
-// int4, q4_0 in bf16: codes less 8 in one multiply-add.
-struct SmallIntegers {
-    using Small = SmallNumbers<ptx::MmaBf16>;
-    static constexpr bool zero_points = false;
-    static constexpr float product_unit = Small::product_unit;
-    static constexpr double cost = 1.0;
-    struct Group : ScalePair<ptx::MmaBf16> {
-        Small::SignedNibbles nibbles;
-        __device__ void finish() { nibbles.set(scales); }
-    };
-    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) { group.nibbles.decode(a, word); }
-};
-
 // nf4, fp4, iq4_nl: a level of a table.
 template <class Mma, Element E>
 struct ScaledLevels {
@@ -291,24 +275,38 @@ struct ScaledLevels {
     }
 };
 
-// fp4 in bf16: the bits of the codes in the right places.
-struct SmallFloats {
-    using Small = SmallNumbers<ptx::MmaBf16>;
+// Codes that are bf16 numbers where they stand (small_numbers.cuh), and what of a group makes weights of them.
+template <class Group_>
+struct SmallCodes {
+    using Group = Group_;
     static constexpr bool zero_points = false;
-    static constexpr float product_unit = Small::product_unit;
-    static constexpr double cost = 1.15;
-    struct Group : Small::Fp4 {
-        template <TileScales Scales>
-        __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
-            const uint32_t both = ptx::load_2(base + place);
-            if constexpr (Scales == TileScales::e8m0)
-                set_e8m0(both);
-            else
-                set_e4m3(both, *group_scales.unit_at);
-        }
-        __device__ void finish() {}
-    };
+    static constexpr float product_unit = SmallNumbers<ptx::MmaBf16>::product_unit;
+    static constexpr double cost = Group::cost;
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) { group.decode(a, word); }
+};
+
+// int4, q4_0: codes less 8.
+struct SmallIntegers : SmallNumbers<ptx::MmaBf16>::SignedNibbles {
+    static constexpr double cost = 1.0;
+    template <TileScales Scales>
+    __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
+        ScalePair<ptx::MmaBf16> pair{};
+        pair.set_scales<Scales>(group_scales, base, place);
+        set(pair.scales);
+    }
+};
+
+// fp4.
+struct SmallFloats : SmallNumbers<ptx::MmaBf16>::Fp4 {
+    static constexpr double cost = 1.15;
+    template <TileScales Scales>
+    __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
+        const uint32_t both = ptx::load_2(base + place);
+        if constexpr (Scales == TileScales::e8m0)
+            set_e8m0(both);
+        else
+            set_e4m3(both, *group_scales.unit_at);
+    }
 };
 
 }  // namespace lowbit::cuda
