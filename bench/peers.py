@@ -19,6 +19,8 @@ OF_FORMATS = {
     ("int4:g128", "int8:row"): ("torch_int_mm",),
     ("int4:row", "int4:row"): ("torch_int_mm",),
     ("fp8_e4m3:block128", "fp8_e4m3:g128"): ("torch_scaled_mm",),
+    ("int4:row", "fp8_e4m3:row"): ("torch_scaled_mm",),
+    ("int4:g128", "fp8_e4m3:row"): ("torch_scaled_mm",),
     ("fp8_e4m3:row", "fp8_e4m3:row"): ("torch_scaled_mm", "torch_scaled_mm_tensor"),
     ("fp8_e4m3:row", "fp8_e5m2:row"): ("torch_scaled_mm_tensor",),
 }

@@ -105,38 +105,25 @@ struct ScaledFp4 : NibbleTiles {
     }
 };
 
-// fp4, nf4, iq4_nl: the levels themselves, two at a time: a byte of codes is a column of rows g and g + 8. The table of all 256 bytes
-// stands in shared memory once for every lane, in a bank of its own; byte permutes as in LevelNibbles take twice as many instructions.
+// fp4, nf4, iq4_nl: the levels themselves, out of a table.
 template <class Mma_, Element E>
 struct LevelTiles : NibbleTiles {
     using Mma = Mma_;
     using Group = NoDecodeGroup;
+    using Table = LevelTable<Mma, E>;
     static constexpr int steps_per_atom = 4, token_unit_bytes = 256, token_atom_bytes = 128;
     static constexpr bool natural_order = true, byte_tokens = false, token_terms = false, zero_points = false;
 
-    static constexpr int table_bytes = 256 * 128;
+    static constexpr int table_bytes = Table::bytes;
 
     __device__ static uint8_t* table() {
         __shared__ __align__(128) uint8_t levels[table_bytes];
         return levels;
     }
     // A whole block.
-    __device__ static void fill_table() {
-        for (int index = int(threadIdx.x); index < table_bytes / 16; index += int(blockDim.x)) {
-            const int codes = index / 8;
-            uint32_t pair[4];  // the first: of nibbles 0 and 4
-            LevelNibbles<Mma, E>::decode(pair, uint32_t(codes % 16 | codes / 16 << 16), {});
-            *reinterpret_cast<uint4*>(table() + index * 16) = make_uint4(pair[0], pair[0], pair[0], pair[0]);
-        }
-    }
+    __device__ static void fill_table() { Table::fill(table(), int(threadIdx.x), int(blockDim.x)); }
     __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group&, int atom, int step) {
-        const uint32_t word = codes.word(atom, step), lane = threadIdx.x % 32 * 4;
-        const auto look_up = [&](uint32_t moved) {
-            return *reinterpret_cast<const uint32_t*>(table() + ptx::mask_or(moved, 0x7f80u, lane));
-        };
-        const uint32_t first = look_up(word << 7), third = look_up(word >> 1), second = look_up(word >> 9), fourth = look_up(word >> 17);
-        a[0] = __byte_perm(first, second, 0x5410), a[1] = __byte_perm(first, second, 0x7632);
-        a[2] = __byte_perm(third, fourth, 0x5410), a[3] = __byte_perm(third, fourth, 0x7632);
+        Table::decode(a, codes.word(atom, step), ptx::shared_address(table()));
     }
 };
 

@@ -114,7 +114,7 @@ private:
 };
 
 template <class Kind_, class Mma, Element E>
-struct ScaledBlocks : NotPromoted {
+struct ScaledBlocks : SourceDefaults {
     using Kind = Kind_;
     static constexpr core::TileBlock block = core::tile_block(E);
     using Codes = AtomCodes<block.bits>;

@@ -19,6 +19,8 @@ enum class HopperFamily {
     fp8_blocks,
     tiles_int8,
     tiles_int8_groups,
+    tiles_fp8,
+    tiles_fp8_groups,
     int8_uint8,
     int1
 };

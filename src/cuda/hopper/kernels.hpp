@@ -35,9 +35,11 @@ HopperKernels hopper_int1();
 HopperKernels hopper_fp8(Element weight, Element tokens);
 // fp8 with a scale for every 128 values of both sides; one scale: for blocks of whole tiles of the weight's rows.
 HopperKernels hopper_fp8_blocks(bool one_scale);
-// int4 in tiles x int8: a scale per row, or one for every 128 values and more.
+// int4 in tiles x int8 or fp8 (e4m3): a scale per row, or one for every 128 values and more.
 HopperKernels hopper_tiles_int8();
 HopperKernels hopper_tiles_int8_groups(Element scale);
+HopperKernels hopper_tiles_fp8();
+HopperKernels hopper_tiles_fp8_groups(Element scale);
 // Rows of 8 bits with tokens of 16. Empty: no kernel for the element.
 HopperKernels hopper_widened_bf16(Element element);
 HopperKernels hopper_widened_fp16(Element element);

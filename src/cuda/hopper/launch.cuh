@@ -10,7 +10,7 @@ namespace lowbit::cuda {
 
 template <class C>
 struct HopperLaunch {
-    static constexpr int shared_bytes = sizeof(typename HopperGemm<C>::Shared);
+    static constexpr int shared_bytes = HopperGemm<C>::table_bytes + int(sizeof(typename HopperGemm<C>::Shared));
     static_assert(shared_bytes <= 232448, "more shared memory than a block may have");
 
     // Asked for once per device: more shared memory than a block gets unasked.
@@ -80,7 +80,7 @@ constexpr int stages_of(int tokens, int depth, int boxes, int groups) {
     constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
     const int store_bytes = Source::turned ? TurnedStore<1>::bytes : store_bytes_of(boxes, tokens, correction_of<typename Source::Kind>);
     const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? tokens * 4 : 0);
-    const int left = limit - groups * store_bytes;
+    const int left = limit - Source::table_bytes - groups * store_bytes;
     const int stages = (left - (weight_bytes % kilobyte ? kilobyte : 0) - 512) / stage_bytes;
     return stages < 8 ? stages : 8;
 }
@@ -243,7 +243,7 @@ struct WidenedKernels {
     }
 };
 
-// int4 x int8 with a scale per row.
+// int4 x int8 or fp8 with a scale per row.
 template <class Source_>
 struct IntegerKernels {
     struct Few {

@@ -47,6 +47,7 @@ class HopperGemm {
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
 
 public:
+    static constexpr int table_bytes = C::Source::table_bytes;  // before all else
     struct Shared {
         alignas(1024) uint8_t tokens[tile.stages][tile.depth][token_bytes];
         alignas(1024) uint8_t weight[tile.stages][tile.depth][Weight::stage_bytes];
@@ -88,6 +89,10 @@ public:
             if (args.splits > 1 || has_half(args)) ptx::meet_cluster(), ptx::meet_cluster();
         } else {
             ptx::take_registers<multiply_registers>();
+            if constexpr (table_bytes > 0) {
+                C::Source::fill_table(reinterpret_cast<uint8_t*>(&shared) - table_bytes, int(threadIdx.x), groups * 128);
+                ptx::meet_warps(groups + 2, groups * 128);  // a name that neither stores nor exchanges have
+            }
             multiply_all(args, shared, warp / 4);
             __syncwarp();
         }
@@ -142,12 +147,14 @@ private:
         At at;
         for_each_piece(args, 0, 1, [&](Piece piece) {
             // What stands in the stages of a last tile behind its tokens, nobody stores the products of. The copy engine takes longer for
-            // zeros than for tokens: a part of which more than half is missing comes in small boxes, and leaves there what stood there
-            // before.
+            // zeros than for tokens: a part of which more than half is missing (just half, measured, where rows of the weight are plain)
+            // comes in small boxes, and leaves there what stood there before.
             const int tokens_there = int(smaller(args.token_count - piece.token, int64_t(tile.tokens)));
             const auto copied_from = [&](int first) {
                 const int left = int(smaller(tokens_there - first, part));
-                return 2 * left >= part ? part : left > 0 ? (left + end_box_tokens - 1) / end_box_tokens * end_box_tokens : 0;
+                return 2 * left + int(Weight::in_registers) > part ? part
+                       : left > 0                                  ? (left + end_box_tokens - 1) / end_box_tokens * end_box_tokens
+                                                                   : 0;
             };
             int copied = 0;
 #pragma unroll
@@ -460,7 +467,7 @@ template <class C>
 __global__ void __launch_bounds__(C::tile.threads(), 1) hopper_gemm(const __grid_constant__ HopperArgs args) {
 #if LOWBIT_WGMMA
     extern __shared__ __align__(1024) uint8_t memory[];
-    HopperGemm<C>::run(args, *reinterpret_cast<typename HopperGemm<C>::Shared*>(memory));
+    HopperGemm<C>::run(args, *reinterpret_cast<typename HopperGemm<C>::Shared*>(memory + HopperGemm<C>::table_bytes));
 #endif
 }
 

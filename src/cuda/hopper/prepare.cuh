@@ -40,14 +40,20 @@ static __global__ void order_runs(const Run* from, uint4* to, int64_t runs) {
         if (first + i * int(blockDim.x) < runs) to[first + i * int(blockDim.x)] = in_nibble_order(codes[i]);
 }
 
-// Any rows.
-static __global__ void order_tokens(AnyMatrix tokens, uint8_t* to, int64_t pitch) {
+// Any rows. `bytes`: codes of 8 bits that are moved as they are.
+static __global__ void order_tokens(AnyMatrix tokens, bool bytes, uint8_t* to, int64_t pitch) {
     const int64_t runs = pitch / 16;
     for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < tokens.rows * runs;
          index += int64_t(gridDim.x) * blockDim.x) {
         const int64_t row = quotient(index, runs), run = index - row * runs;
         alignas(16) int8_t codes[16];
-        load_codes(tokens, row, run * 16, codes);
+        if (bytes)
+            for (int i = 0; i < 16; ++i) {
+                const int64_t column = run * 16 + i;
+                codes[i] = column < tokens.columns ? int8_t(tokens.quantized.codes[row * tokens.columns + column]) : int8_t(0);
+            }
+        else
+            load_codes(tokens, row, run * 16, codes);
         *reinterpret_cast<uint4*>(to + row * pitch + run * 16) = in_nibble_order(*reinterpret_cast<const uint4*>(codes));
     }
 }

@@ -30,10 +30,9 @@ struct TurnedScales {
 };
 
 // fp8 with a scale for 128 values of a token, and for 128 columns of a row or of a block of rows: a k block.
-struct Fp8Blocks {
+struct Fp8Blocks : SourceDefaults {
     using Kind = ptx::WgmmaE4m3;
-    static constexpr bool promoted = true, token_groups = true, turned = false;
-    static constexpr float product_unit = 1.0f;
+    static constexpr bool promoted = true, token_groups = true;
     template <int Rows, int Blocks>
     struct Tile : PlainRows<Kind>::Tile<Rows, Blocks> {
         using Plain = PlainRows<Kind>::Tile<Rows, Blocks>;
@@ -82,14 +81,37 @@ struct TurnedFp8Blocks : Fp8Blocks {
     static constexpr bool turned = true;
 };
 
-// int4 in tiles x int8: signed codes times 16, which a scale takes off again. The tokens of 16 columns are in the order in which a word has
-// its nibbles (order_tokens). A k block is 128 values, two atoms. Grouped: a scale for every 128 (and more) values; else for a row, and the
-// sums are exact.
-template <bool Grouped, TileScales Scales>
-struct NibblesTimesInt8 {
-    using Kind = ptx::WgmmaInt8;
-    static constexpr bool promoted = Grouped, token_groups = false, turned = false;
-    static constexpr float product_unit = 1.0f;
+// How four codes of int4 become four bytes that the tensor core multiplies with 8-bit tokens: `unit` times the code each.
+template <class Kind>
+struct NibbleBytes;
+// Less 8 is the upper bit turned over, in the upper half of a signed byte.
+template <>
+struct NibbleBytes<ptx::WgmmaInt8> {
+    static constexpr float unit = 16.0f;
+    __device__ static uint32_t low(uint32_t word) { return high(word << 4); }
+    __device__ static uint32_t high(uint32_t word) { return ptx::mask_xor(word, 0xf0f0f0f0u, 0x80808080u); }
+};
+// The smallest numbers of e4m3 count evenly, in steps of 2^-9: up to 15 the bits of an integer are integer * 2^-9. How far a code is from
+// 8, and a sign where its upper bit is not set.
+template <>
+struct NibbleBytes<ptx::WgmmaE4m3> {
+    static constexpr float unit = 0x1p-9f;
+    __device__ static uint32_t low(uint32_t word) { return bytes(word & 0x0f0f0f0fu, word << 4); }
+    __device__ static uint32_t high(uint32_t word) { return bytes(word >> 4 & 0x0f0f0f0fu, word); }
+
+private:
+    // `upper`: the codes' upper bits in the upper bits of the bytes.
+    __device__ static uint32_t bytes(uint32_t codes, uint32_t upper) { return __vabsdiffu4(codes, 0x08080808u) | (~upper & 0x80808080u); }
+};
+
+// int4 in tiles x int8 or fp8. The tokens of 16 columns are in the order in which a word has its nibbles (order_tokens). A k block is 128
+// values, two atoms. Grouped: a scale for every 128 (and more) values; else for a row, and sums of int8 are exact.
+template <class Kind_, bool Grouped, TileScales Scales>
+struct NibblesTimesBytes : SourceDefaults {
+    using Kind = Kind_;
+    using Bytes = NibbleBytes<Kind>;
+    static constexpr bool promoted = Grouped;
+    static constexpr float product_unit = Grouped ? 1.0f : 1.0f / Bytes::unit;
     static constexpr double decode_cost = 1.0;
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
@@ -133,7 +155,7 @@ struct NibblesTimesInt8 {
                         const uint2 both = ptx::load_8(base + scales_at + place * 4);
                         pair = make_float2(__uint_as_float(both.x), __uint_as_float(both.y));
                     }
-                    raw.scales[block][0] = pair.x * 0.0625f, raw.scales[block][1] = pair.y * 0.0625f;
+                    raw.scales[block][0] = pair.x / Bytes::unit, raw.scales[block][1] = pair.y / Bytes::unit;
                 }
             }
         }
@@ -144,9 +166,8 @@ struct NibblesTimesInt8 {
                 for (int i = 0; i < 8; ++i) {
                     const uint4& four = raw.codes[block][i / 4];
                     const uint32_t word = i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
-                    // Less 8 is the upper bit turned over, in the upper half of a signed byte.
-                    fragment.a[block][i / 2][i % 2 * 2] = (word << 4 ^ 0x80808080u) & 0xf0f0f0f0u;
-                    fragment.a[block][i / 2][i % 2 * 2 + 1] = (word ^ 0x80808080u) & 0xf0f0f0f0u;
+                    fragment.a[block][i / 2][i % 2 * 2] = Bytes::low(word);
+                    fragment.a[block][i / 2][i % 2 * 2 + 1] = Bytes::high(word);
                 }
         }
     };

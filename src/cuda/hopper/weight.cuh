@@ -19,10 +19,11 @@
 
 namespace lowbit::cuda {
 
-struct NotPromoted {
+struct SourceDefaults {
     static constexpr bool promoted = false, token_groups = false, turned = false;
     static constexpr int few_groups = 2;
     static constexpr float product_unit = 1.0f;
+    static constexpr int table_bytes = 0;  // what decoding looks up, at the beginning of the block's shared memory
 };
 
 // Weights in registers.
@@ -47,7 +48,7 @@ struct RegisterFragments {
 
 // Plain rows of what the tensor core multiplies. Rows: of the tile; Blocks: of 64 rows, of a warpgroup.
 template <class Kind_>
-struct PlainRows : NotPromoted {
+struct PlainRows : SourceDefaults {
     using Kind = Kind_;
     template <int Rows, int Blocks>
     struct Tile {
@@ -80,7 +81,7 @@ struct PlainRows : NotPromoted {
 
 // Plain rows of 8 bits that become numbers of 16 in registers, exactly; their scales are the epilogue's. A k block is 64 bytes of a row.
 template <class Kind_, class Mma, Element E>
-struct WidenedRows : NotPromoted {
+struct WidenedRows : SourceDefaults {
     using Kind = Kind_;
     static constexpr bool small = E == Element::int8 && SmallNumbers<Mma>::possible;
     static constexpr float product_unit = small ? SmallNumbers<Mma>::product_unit : 1.0f;
@@ -144,11 +145,13 @@ constexpr int tile_scale_bytes(TileScales scales) { return scales == TileScales:
 // Codes in the `tiles` layout, decoded and multiplied by their scales: one rounding of the scale to 16 bits and one of the product.
 // Groups: of a k block of 64 values.
 template <class Kind_, class Decoder, int Groups, TileScales Scales>
-struct ScaledTiles : NotPromoted {
+struct ScaledTiles : SourceDefaults {
     using Kind = Kind_;
     static constexpr double decode_cost = Decoder::cost;
     static constexpr int few_groups = 4;
     static constexpr float product_unit = Decoder::product_unit;
+    static constexpr int table_bytes = Decoder::table_bytes;
+    __device__ static void fill_table(uint8_t* table, int thread, int threads) { Decoder::Table::fill(table, thread, threads); }
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
         static constexpr int tiles = Rows / 16, atom_bytes = core::tile_atom_bytes(4);
@@ -237,11 +240,16 @@ private:
     }
 };
 
+struct DecoderDefaults {
+    static constexpr bool zero_points = false;
+    static constexpr float product_unit = 1.0f;
+    static constexpr int table_bytes = 0;
+};
+
 // int4, uint4, q4_0: a code less its zero point, or less 8.
 template <class Mma>
-struct ScaledIntegers {
+struct ScaledIntegers : DecoderDefaults {
     static constexpr bool zero_points = true;
-    static constexpr float product_unit = 1.0f;
     static constexpr double cost = 1.0;
     struct Group : ScalePair<Mma> {
         uint32_t offset[2];
@@ -263,13 +271,14 @@ struct ScaledIntegers {
 
 // nf4, fp4, iq4_nl: a level of a table.
 template <class Mma, Element E>
-struct ScaledLevels {
-    static constexpr bool zero_points = false;
-    static constexpr float product_unit = 1.0f;
-    static constexpr double cost = 1.35;
+struct ScaledLevels : DecoderDefaults {
+    using Table = LevelTable<Mma, E>;
+    static constexpr int table_bytes = Table::bytes;
+    static constexpr double cost = 1.12;
     using Group = ScalePair<Mma>;
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
-        LevelNibbles<Mma, E>::decode(a, word, {});
+        extern __shared__ __align__(1024) uint8_t memory[];
+        Table::decode(a, word, ptx::shared_address(memory));
 #pragma unroll
         for (int j = 0; j < 4; ++j) a[j] = PairsOf<Mma>::multiply(a[j], group.scale(j % 2));
     }
@@ -277,9 +286,8 @@ struct ScaledLevels {
 
 // Codes that are bf16 numbers where they stand (small_numbers.cuh), and what of a group makes weights of them.
 template <class Group_>
-struct SmallCodes {
+struct SmallCodes : DecoderDefaults {
     using Group = Group_;
-    static constexpr bool zero_points = false;
     static constexpr float product_unit = SmallNumbers<ptx::MmaBf16>::product_unit;
     static constexpr double cost = Group::cost;
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) { group.decode(a, word); }
@@ -298,7 +306,7 @@ struct SmallIntegers : SmallNumbers<ptx::MmaBf16>::SignedNibbles {
 
 // fp4.
 struct SmallFloats : SmallNumbers<ptx::MmaBf16>::Fp4 {
-    static constexpr double cost = 1.15;
+    static constexpr double cost = 1.12;
     template <TileScales Scales>
     __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
         const uint32_t both = ptx::load_2(base + place);
