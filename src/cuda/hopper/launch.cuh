@@ -85,12 +85,10 @@ constexpr int stages_of(int tokens, int depth, int boxes, int groups) {
     return stages < 8 ? stages : 8;
 }
 
-// Boxes under way. Bits have few k blocks for many results. Corrections have terms in the room of one box, and with scales along K a stage
-// more is worth more.
+// Boxes under way. Bits have few k blocks for many results; with scales along K a stage more is worth more.
 template <class Source>
 constexpr int most_boxes() {
-    if (correction_of<typename Source::Kind> == Correction::bits) return 8;
-    return correction_of<typename Source::Kind> == Correction::zero_points ? 3 : Source::promoted ? 2 : 4;
+    return correction_of<typename Source::Kind> == Correction::bits ? 8 : Source::promoted ? 2 : 4;
 }
 
 template <class Source, int Rows, int Tokens>

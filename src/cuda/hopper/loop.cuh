@@ -316,16 +316,19 @@ private:
         const GroupScales& scales = args.group_scales;
         const auto* row_scales =
             reinterpret_cast<const float*>(scales.data + scales.offset(smaller(int64_t(piece.row), args.rows - 1), 0)) + piece.k_first;
-        float next_scale = *row_scales;
-        for (int k = 0; k < piece.k_count; ++k) {
-            const float row_scale = next_scale;
-            if (k + 1 < piece.k_count) next_scale = row_scales[k + 1];
+        float row_scale = *row_scales;
+        uint64_t weight, tokens;
+        const auto open = [&] {
             shared.ring.wait_full(at);
-            const uint64_t weight = ptx::wgmma_tile(shared.weight[at.stage][0]), tokens = ptx::wgmma_tile(shared.tokens[at.stage][0]);
+            weight = ptx::wgmma_tile(shared.weight[at.stage][0]), tokens = ptx::wgmma_tile(shared.tokens[at.stage][0]);
+        };
+        open();
+        for (int k = 0; k < piece.k_count; ++k) {
+            const bool more = k + 1 < piece.k_count;
+            const float next_scale = more ? row_scales[k + 1] : 0.0f;
 #pragma unroll
             for (int block = 0; block < token_blocks; ++block) {
                 const int first = (group * token_blocks + block) * 64;
-                const TurnedScales by_token(shared.token_scales[at.stage] + first, row_scale);
                 shared.turns.wait(group, round++);
                 ptx::wgmma_fence();
 #pragma unroll
@@ -335,17 +338,24 @@ private:
                                                         weight + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
                 ptx::wgmma_commit();
                 shared.turns.pass(group);  // the other's products are to stand behind these
+                // Whatever can be done before the products are there: between them and the next ones the tensor core has only the other's.
+                const At place = at;
+                const TurnedScales by_token(shared.token_scales[place.stage] + first, row_scale);
+                if (block == token_blocks - 1) {
+                    at.advance();
+                    if (more) open();
+                }
                 ptx::wgmma_wait<0>();
 #pragma unroll
                 for (int i = 0; i < tile.rows / 2; ++i) ptx::own(parts[i]);
                 if (block == token_blocks - 1) {
                     __syncwarp();
-                    shared.ring.template release<tile.cluster>(at);
+                    shared.ring.template release<tile.cluster>(place);
                 }
 #pragma unroll
                 for (int i = 0; i < tile.rows / 2; ++i) sums[0][block * tile.rows / 2 + i] += parts[i] * by_token.of[i / 2 % 2];
             }
-            at.advance();
+            row_scale = next_scale;
         }
     }
 

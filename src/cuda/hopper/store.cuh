@@ -23,8 +23,11 @@ constexpr Correction correction_of = std::is_same_v<Kind, ptx::WgmmaInt8Uint8> ?
 // engine takes longer for that, behind the stages that it fills, than a warpgroup for the next box. With room for four and more, half of
 // them leave at a time: a warpgroup meets less often.
 constexpr int store_pass_tokens = 32;
+constexpr int token_term_bytes(Correction corrected) {
+    return corrected == Correction::none ? 0 : corrected == Correction::zero_points ? 1 : 4;
+}
 constexpr int store_bytes_of(int boxes, int tokens, Correction corrected) {
-    return boxes * store_pass_tokens * ptx::wgmma_row_bytes + tokens * (corrected == Correction::none ? 4 : 8);
+    return boxes * store_pass_tokens * ptx::wgmma_row_bytes + tokens * (4 + token_term_bytes(corrected));
 }
 
 // Word (token, row) of 64 rows lies where four lanes with neighbouring tokens hit different banks.
@@ -55,6 +58,10 @@ __device__ inline uint32_t pack_pair(bool bf16, float low, float high) {
 template <class Sum, int Blocks, int Tokens, Correction Corrected, int Boxes>
 class HopperStore {
     static constexpr bool corrected = Corrected != Correction::none;
+    using TokenTerm = std::conditional_t<Corrected == Correction::zero_points, uint8_t, int32_t>;  // where there is one
+    struct alignas(2 * sizeof(TokenTerm)) TermPair {
+        TokenTerm of[2];
+    };
 
 public:
     static constexpr int pass_tokens = store_pass_tokens, passes = Tokens / pass_tokens, units_of_pass = 1;
@@ -68,7 +75,7 @@ public:
     };
     struct WithTerms {
         alignas(16) float token_factor[Tokens];
-        alignas(16) int32_t token_term[Tokens];
+        alignas(16) TokenTerm token_term[Tokens];
     };
     using Terms = std::conditional_t<corrected, WithTerms, Plain>;
 
@@ -166,14 +173,14 @@ private:
             for (int half = 0; half < 2; ++half) {
                 const int inside = first + t + half * 8 + lane % 4 * 2;
                 const float2 by_token = *reinterpret_cast<const float2*>(terms_.token_factor + inside);
-                int2 term{};
-                if constexpr (corrected) term = *reinterpret_cast<const int2*>(terms_.token_term + inside);
+                TermPair term{};
+                if constexpr (corrected) term = *reinterpret_cast<const TermPair*>(terms_.token_term + inside);
 #pragma unroll
                 for (int low = 0; low < 2; ++low) {
                     const Sum* pair = &sums[(first + t) / 2 + half * 4 + low * 2];
                     const float factor = factor_[block][low], bias = bias_[block][low];
-                    r[half * 2 + low] = pack_pair(bf16, float(correct(pair[0], block, low, term.x)) * (by_token.x * factor) + bias,
-                                                  float(correct(pair[1], block, low, term.y)) * (by_token.y * factor) + bias);
+                    r[half * 2 + low] = pack_pair(bf16, float(correct(pair[0], block, low, term.of[0])) * (by_token.x * factor) + bias,
+                                                  float(correct(pair[1], block, low, term.of[1])) * (by_token.y * factor) + bias);
                 }
             }
             ptx::store_transposed(place + uint32_t(t * ptx::wgmma_row_bytes), r);
@@ -184,8 +191,8 @@ private:
     __device__ static int32_t row_term(const EpilogueArgs& e, int64_t row) {
         return Corrected == Correction::bits ? -2 * e.row_sums[row] : e.row_sums ? e.row_sums[row] : 0;
     }
-    __device__ static int32_t token_term(const EpilogueArgs& e, int64_t token) {
-        return Corrected == Correction::bits ? e.depth - 2 * e.token_sums[token] : e.token_zero.at(token);
+    __device__ static TokenTerm token_term(const EpilogueArgs& e, int64_t token) {
+        return TokenTerm(Corrected == Correction::bits ? e.depth - 2 * e.token_sums[token] : e.token_zero.at(token));
     }
     __device__ Sum correct(Sum sum, int block, int low, int32_t term) const {
         if constexpr (Corrected == Correction::bits) return 4 * sum + (row_term_[block][low] + term);
@@ -220,7 +227,8 @@ private:
     int name_;  // of the warpgroup's barrier
     int set_ = 0;
     float factor_[Blocks][2], bias_[Blocks][2], token_factor_[factors_per_thread];
-    int32_t row_term_[corrected ? Blocks : 1][2], token_term_[corrected ? factors_per_thread : 1];
+    int32_t row_term_[corrected ? Blocks : 1][2];
+    TokenTerm token_term_[corrected ? factors_per_thread : 1];
 };
 
 // The same for a warpgroup whose accumulators hold tokens as rows, Blocks x 64 of them, and 128 rows of the weight as columns.
