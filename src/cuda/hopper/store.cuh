@@ -82,34 +82,37 @@ public:
     __device__ HopperStore(Staging& staging, Terms& terms, int group) : staging_(staging), terms_(terms), name_(group + 1) {}
 
     // Before the main loop, so that what is loaded is there when it is needed. Everything is asked for before the first of it is used: they
-    // all take as long as one.
+    // all take as long as one. Terms of rows would not find registers until the store, and come into the cache only.
     __device__ void prefetch(const HopperArgs& args, int row, int token) {
         if (!args.store_boxes) return;
         const EpilogueArgs& e = args.epilogue;
-        const int thread = threadIdx.x % 128;
-        const auto row_of = [&](int i) {
-            return smaller(int64_t(row) + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, args.rows - 1);
-        };
-        const auto token_of = [&](int i) { return smaller(int64_t(token) + i * 128 + thread, args.token_count - 1); };
+        const auto token_of = [&](int i) { return smaller(int64_t(token) + i * 128 + threadIdx.x % 128, args.token_count - 1); };
         float row_scale[2][Blocks * 2], token_scale[2][factors_per_thread];
+        uint32_t bias[Blocks * 2]{};
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
 #pragma unroll
-            for (int i = 0; i < Blocks * 2; ++i) row_scale[k][i] = e.row_scale[k].data ? e.row_scale[k].at(row_of(i)) : 1.0f;
+            for (int i = 0; i < Blocks * 2; ++i) row_scale[k][i] = e.row_scale[k].data ? e.row_scale[k].at(row_of(args, row, i)) : 1.0f;
 #pragma unroll
             for (int i = 0; i < factors_per_thread; ++i)
                 token_scale[k][i] = e.token_scale[k].data ? e.token_scale[k].at(token_of(i)) : 1.0f;
         }
+        if (e.bias.data)
 #pragma unroll
-        for (int i = 0; i < Blocks * 2; ++i) {
-            bias_[i / 2][i % 2] = e.bias.data ? load_number(e.bias.element, e.bias.data, row_of(i) * e.bias.column_stride) : 0.0f;
-            if constexpr (corrected) row_term_[i / 2][i % 2] = row_term(e, row_of(i));
-        }
-        if constexpr (corrected)
+            for (int i = 0; i < Blocks * 2; ++i)
+                bias[i] = load_bits(e.bias.element, e.bias.data, row_of(args, row, i) * e.bias.column_stride);
+        if constexpr (corrected) {
+            if (e.row_sums)
+#pragma unroll
+                for (int i = 0; i < Blocks * 2; ++i) ptx::prefetch_line(e.row_sums + row_of(args, row, i));
 #pragma unroll
             for (int i = 0; i < factors_per_thread; ++i) token_term_[i] = token_term(e, token_of(i));
+        }
 #pragma unroll
-        for (int i = 0; i < Blocks * 2; ++i) factor_[i / 2][i % 2] = row_scale[0][i] * row_scale[1][i];
+        for (int i = 0; i < Blocks * 2; ++i) {
+            factor_[i / 2][i % 2] = row_scale[0][i] * row_scale[1][i];
+            bias_[i / 2][i % 2] = number_from_bits(e.bias.element, bias[i]);
+        }
 #pragma unroll
         for (int i = 0; i < factors_per_thread; ++i) token_factor_[i] = e.scale * token_scale[0][i] * token_scale[1][i];
     }
@@ -127,9 +130,18 @@ public:
 private:
     static constexpr int factors_per_thread = (Tokens + 127) / 128;
 
+    // Of a thread's i-th rows: two of each block.
+    __device__ static int64_t row_of(const HopperArgs& args, int row, int i) {
+        const int thread = threadIdx.x % 128;
+        return smaller(int64_t(row) + i / 2 * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, args.rows - 1);
+    }
+
     __device__ void store_boxes(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token, uint32_t mine) {
         const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
         const bool bf16 = args.epilogue.y.element == Element::bf16;
+        if constexpr (corrected)
+#pragma unroll
+            for (int i = 0; i < Blocks * 2; ++i) row_term_[i / 2][i % 2] = row_term(args.epilogue, row_of(args, row, i));
 #pragma unroll
         for (int i = 0; i < factors_per_thread; ++i)
             if (i * 128 + thread < Tokens) {

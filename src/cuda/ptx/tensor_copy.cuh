@@ -43,6 +43,9 @@ __device__ inline void store_box(const CUtensorMap& map, int column, int row, co
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
+// Asks for a line of global memory before its first use.
+__device__ inline void prefetch_line(const void* data) { asm volatile("prefetch.global.L2 [%0];" ::"l"(data) : "memory"); }
+
 // Brings a map into the copy engine's cache before its first use.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
 #if LOWBIT_HOPPER
