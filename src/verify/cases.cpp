@@ -208,7 +208,9 @@ void add_rare_epilogues(std::vector<MatmulCase>& cases, std::initializer_list<Ep
                              Pair{"q8_1", "q4_0"},
                              Pair{"q8_1", "q8_0"},
                              Pair{"bf16", "q4_k"},
-                             Pair{"q8_1", "q6_k"}}) {
+                             Pair{"q8_1", "q6_k"},
+                             Pair{"fp8_e4m3:row", "int4:row"},
+                             Pair{"fp8_e4m3:row", "int4:g128"}}) {
         const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
         const auto add = [&](const Shape& size, bool for_gpus) {
             const EpilogueKind kind = kinds.begin()[cases.size() % kinds.size()];
