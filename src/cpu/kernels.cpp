@@ -78,7 +78,11 @@ void add_apart(core::KernelList<core::MatmulProblem>& list, const IsaRow& row, c
 void register_kernels(core::Registry& registry) {
     const std::vector<IsaRow> rows = isas();
     for (const IsaRow& row : isas_with_bits()) add(registry.matmul, row, "bits", supports_bits, run_bits);
-    for (const IsaRow& row : rows) add(registry.matmul, row, "int8", supports_int8, run_int8);
+    for (const IsaRow& row : rows) {
+        core::Kernel<core::MatmulProblem> made = kernel(row, "int8", supports_int8, run_int8);
+        made.defers = defers_int8;
+        registry.matmul.add(std::move(made));
+    }
     for (const IsaRow& row : rows) add(registry.matmul, row, "ggml", supports_ggml, run_ggml);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add_apart(registry.matmul, row, "blocks_int8", supports_blocks_int8, run_blocks_int8);

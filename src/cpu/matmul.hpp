@@ -7,7 +7,7 @@
 
 namespace lowbit::cpu {
 
-// Weight-only products: fp32, fp16 or bf16 tokens, few of them; the weight is decoded as it streams by.
+// Few tokens, in fp32 or whatever becomes it; the weight is decoded as it streams by.
 std::string supports_weight4(const core::MatmulProblem& problem);
 std::string supports_weight4_tiles(const core::MatmulProblem& problem);  // what matrix tiles do better than vectors
 void run_weight4(const Isa& isa, const core::MatmulProblem& problem);
@@ -20,13 +20,14 @@ void run_bits(const Isa& isa, const core::MatmulProblem& problem);
 
 // Integer codes on both sides, exact sums; scales and zero points at the end.
 std::string supports_int8(const core::MatmulProblem& problem);
+std::string defers_int8(const core::MatmulProblem& problem);
 void run_int8(const Isa& isa, const core::MatmulProblem& problem);
 
 // q4_0 and q8_0 weights with q8_1, q8_0 or int8 tokens.
 std::string supports_ggml(const core::MatmulProblem& problem);
 void run_ggml(const Isa& isa, const core::MatmulProblem& problem);
 
-// The other GGML types: few fp32, fp16 or bf16 tokens; any number of q8_1, q8_0 or int8 tokens.
+// The other GGML types: few tokens in fp32 or whatever becomes it; any number of q8_1, q8_0 or int8 tokens.
 std::string supports_blocks(const core::MatmulProblem& problem);
 void run_blocks(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_blocks_int8(const core::MatmulProblem& problem);

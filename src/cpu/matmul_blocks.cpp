@@ -53,7 +53,6 @@ void multiply(const Isa& isa, const BlockLoop<Tokens>& loop, const MatmulProblem
 }  // namespace
 
 std::string supports_blocks(const MatmulProblem& problem) {
-    if (problem.x.is_quantized) return "x is quantized";
     if (problem.raw_integers()) return "no raw int32 output";
     if (problem.m() > most_tokens) return core::join("more than ", most_tokens, " tokens");
     return reason_against_weight(problem.weight.format());

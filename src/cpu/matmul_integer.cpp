@@ -40,6 +40,12 @@ std::string supports_int8(const MatmulProblem& problem) {
     return "";
 }
 
+// Codes of 4 bits are widened for every call, which takes many times as long as to read them.
+std::string defers_int8(const MatmulProblem& problem) {
+    const bool narrow = core::element_bits(problem.weight.format().element) == 4;
+    return narrow && supports_weight4(problem).empty() ? "few tokens: weights of 4 bits stream as they are" : "";
+}
+
 void run_int8(const Isa& isa, const MatmulProblem& problem) {
     const core::QuantizedView &x = problem.x.quantized, &weight = problem.weight.quantized;
     const core::Context& context = *problem.context;

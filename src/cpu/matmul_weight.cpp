@@ -17,7 +17,6 @@ using core::MatmulProblem;
 constexpr int64_t most_tokens = 32;
 
 std::string reason_against_tokens(const MatmulProblem& problem) {
-    if (problem.x.is_quantized) return "x is quantized";
     if (problem.raw_integers()) return "no raw int32 output";
     if (problem.m() > most_tokens) return core::join("more than ", most_tokens, " tokens");
     if (!problem.weight.is_quantized) return "the weight is not quantized";

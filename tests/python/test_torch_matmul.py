@@ -1,5 +1,7 @@
 """lowbit.matmul, on every device: over formats, types and shapes, against decoded weights in float64, and exact integers."""
 
+import re
+
 import pytest
 
 from torch_cases import FLOATS, FORMATS, GGML, assert_product, lowbit, needs_cuda, normal, on_devices, same_bits, torch
@@ -226,6 +228,22 @@ def test_explain(device):
         for weight in (w, w.pack()):
             chosen, *_ = lowbit.explain(x, weight, activation="silu").removeprefix("chosen: ").split(";")
             assert chosen in kernels
+
+
+@pytest.mark.parametrize(
+    "weight, tokens, family",
+    [("int4:g128", "int8:row", "weight4"), ("int4:row", "int8:row", "weight4"), ("uint4:g32:asym", "int4:row", "weight4"),
+     ("int8:g128", "fp8_e4m3:row", "weight8"), ("q4_k", "fp8_e4m3:row", "blocks"), ("int8:row", "int8:row", "int8")],
+)  # fmt: skip
+def test_few_quantized_tokens_stream_the_weight(weight, tokens, family):
+    """On the CPU. Decoding all of the weight first takes twenty times as long."""
+    w, x = lowbit.quantize(torch.randn(48, 256), weight), torch.randn(3, 256)
+    assert re.match(rf"chosen: cpu_\w+_{family};", lowbit.explain(lowbit.quantize(x, tokens), w))
+
+
+def test_raw_products_of_few_tokens_stay_exact():
+    w, x = lowbit.quantize(torch.randn(48, 256), "int4:row"), lowbit.quantize(torch.randn(3, 256), "int8:row")
+    assert re.match(r"chosen: cpu_\w+_int8;", lowbit.explain(x, w, out_dtype=torch.int32))
 
 
 @on_devices
