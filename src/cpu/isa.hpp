@@ -34,10 +34,10 @@ struct Weight4 {
     const float* values = nullptr;  // what each of the 16 codes means, before zero point and scale
 };
 
-// 8-bit codes: value = (code - zero) * scale.
+// 8-bit codes, integers or fp8: value = (code - zero) * scale.
 struct Weight8 {
     const uint8_t* codes = nullptr;
-    bool is_signed = true;
+    Element element = Element::int8;
     int64_t row_stride = 0;
     int64_t rows = 0, columns = 0;
     int64_t block_bytes = 0;        // 0: codes run on. 34: a q8_0 block: fp16 scale, then 32 codes

@@ -15,6 +15,8 @@ using core::MatmulProblem;
 
 // Above this many tokens decoding a block once into fp32 and multiplying that (cpu_..._dense) wins.
 constexpr int64_t most_tokens = 32;
+// With 8-bit codes whose scales change every 32 values it does from here on.
+constexpr int64_t most_tokens_of_small_groups = 16, small_group = 32;
 
 std::string reason_against_tokens(const MatmulProblem& problem) {
     if (problem.raw_integers()) return "no raw int32 output";
@@ -167,10 +169,17 @@ void run_weight4(const Isa& isa, const MatmulProblem& problem) {
 
 std::string supports_weight8(const MatmulProblem& problem) {
     if (const std::string reason = reason_against_tokens(problem); !reason.empty()) return reason;
-    const Element element = problem.weight.quantized.format.element;
-    if (element != Element::int8 && element != Element::uint8 && element != Element::q8_0)
-        return "for weights of 8 bits: int8, uint8, q8_0";
-    return "";
+    const core::Format& format = problem.weight.quantized.format;
+    if (format.group_columns > 0 && format.group_columns <= small_group && problem.m() > most_tokens_of_small_groups)
+        return core::join("groups of ", format.group_columns, " with more than ", most_tokens_of_small_groups, " tokens");
+    switch (format.element) {
+    case Element::int8:
+    case Element::uint8:
+    case Element::fp8_e4m3:
+    case Element::fp8_e5m2:
+    case Element::q8_0: return "";
+    default: return "for weights of 8 bits: int8, uint8, fp8, q8_0";
+    }
 }
 
 void run_weight8(const Isa& isa, const MatmulProblem& problem) {
@@ -179,7 +188,7 @@ void run_weight8(const Isa& isa, const MatmulProblem& problem) {
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
         Weight8 weight = rows_of_weight<Weight8>(isa, view, piece, scales);
-        weight.is_signed = view.format.element != Element::uint8;
+        weight.element = view.format.is_ggml() ? Element::int8 : view.format.element;
         isa.weight8(weight, x.tokens, sums, piece.stride());
     });
 }

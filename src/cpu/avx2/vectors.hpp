@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cpu/simd/intrinsics.hpp"
+#include "lowbit/types.hpp"
 
 namespace lowbit::cpu {
 namespace {
@@ -107,10 +108,20 @@ struct Avx2 {
             }
     }
 
-    template <bool is_signed>
+    // int8, uint8, fp8.
+    template <Element E>
     static Float load_codes(const uint8_t* codes) {
         const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
-        return _mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+        if constexpr (E == Element::int8) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+        if constexpr (E == Element::uint8) return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+        // e5m2 is the upper half of fp16; e4m3, moved into place, is fp16 / 256, but for its NaN.
+        const __m128i words = _mm_cvtepu8_epi16(bytes);
+        if constexpr (E == Element::fp8_e5m2) return _mm256_cvtph_ps(_mm_slli_epi16(words, 8));
+        const __m128i magnitude = _mm_and_si128(words, _mm_set1_epi16(0x7f));
+        const __m128i sign = _mm_and_si128(_mm_slli_epi16(words, 8), _mm_set1_epi16(int16_t(0x8000)));
+        const Float numbers = mul(_mm256_cvtph_ps(_mm_or_si128(_mm_slli_epi16(magnitude, 7), sign)), set(256.0f));
+        const __m256i is_nan = _mm256_cvtepi16_epi32(_mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7f)));
+        return _mm256_blendv_ps(numbers, set(__builtin_nanf("")), _mm256_castsi256_ps(is_nan));
     }
 
     static uint16_t load_half(const uint8_t* p) {

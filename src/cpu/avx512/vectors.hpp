@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cpu/simd/intrinsics.hpp"
+#include "lowbit/types.hpp"
 
 namespace lowbit::cpu {
 namespace {
@@ -97,10 +98,20 @@ struct Avx512 {
         }
     }
 
-    template <bool is_signed>
+    // int8, uint8, fp8.
+    template <Element E>
     static Float load_codes(const uint8_t* codes) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
-        return _mm512_cvtepi32_ps(is_signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
+        if constexpr (E == Element::int8) return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+        if constexpr (E == Element::uint8) return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+        // e5m2 is the upper half of fp16; e4m3, moved into place, is fp16 / 256, but for its NaN.
+        const __m256i words = _mm256_cvtepu8_epi16(bytes);
+        if constexpr (E == Element::fp8_e5m2) return _mm512_cvtph_ps(_mm256_slli_epi16(words, 8));
+        const __m256i magnitude = _mm256_and_si256(words, _mm256_set1_epi16(0x7f));
+        const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(words, 8), _mm256_set1_epi16(int16_t(0x8000)));
+        const Float numbers = mul(_mm512_cvtph_ps(_mm256_or_si256(_mm256_slli_epi16(magnitude, 7), sign)), set(256.0f));
+        const __mmask16 is_nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7f));
+        return _mm512_mask_mov_ps(numbers, is_nan, set(__builtin_nanf("")));
     }
 
     static uint16_t load_half(const uint8_t* p) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/numeric.hpp"
+#include "lowbit/types.hpp"
 
 namespace lowbit::cpu {
 namespace {
@@ -112,10 +113,13 @@ struct Portable {
             for (int m = 0; m < 4; ++m) to[4 * j + m] = from[16 * (j % 2) + 4 * m + j / 2];
     }
 
-    template <bool is_signed>
+    // int8, uint8, fp8.
+    template <Element E>
     static Float load_codes(const uint8_t* p) {
-        if constexpr (is_signed) return __builtin_convertvector(__builtin_convertvector(load_as<Signed4>(p), Int), Float);
-        return __builtin_convertvector(__builtin_convertvector(load_as<Unsigned4>(p), Int), Float);
+        if constexpr (E == Element::int8) return __builtin_convertvector(__builtin_convertvector(load_as<Signed4>(p), Int), Float);
+        if constexpr (E == Element::uint8) return __builtin_convertvector(__builtin_convertvector(load_as<Unsigned4>(p), Int), Float);
+        const auto number = [](uint8_t code) { return E == Element::fp8_e4m3 ? core::e4m3_to_float(code) : core::e5m2_to_float(code); };
+        return Float{number(p[0]), number(p[1]), number(p[2]), number(p[3])};
     }
 
     static uint16_t load_half(const uint8_t* p) {

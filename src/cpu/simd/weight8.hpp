@@ -1,4 +1,4 @@
-// 8-bit codes times fp32 tokens: (code - zero) * scale, the scale taken once per group. Groups of any size.
+// 8-bit codes, integers or fp8, times fp32 tokens: (code - zero) * scale, the scale taken once per group. Groups of any size.
 #pragma once
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace lowbit::cpu {
 namespace {
 
-template <class S, bool is_signed>
+template <class S, Element E>
 struct Weight8Kernel {
     using Float = typename S::Float;
     static constexpr int64_t block_values = 32, block_bytes = 34;
@@ -110,30 +110,31 @@ private:
         for (int t = 0; t < Tokens; ++t) tokens[t] = S::load(values + t * value_stride);
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
-            const Float number = S::sub(S::template load_codes<is_signed>(codes + r * code_stride), zeros[r]);
+            const Float number = S::sub(S::template load_codes<E>(codes + r * code_stride), zeros[r]);
 #pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) parts[r][t] = S::fma(number, tokens[t], parts[r][t]);
         }
     }
 };
 
-template <class S, bool is_signed>
+template <class S, Element E>
 void weight8_of(const Weight8& weight, const FloatTokens& x, float* out, int64_t out_stride) {
     constexpr int64_t rows_at_once = 4;
     const Stream stream{weight.row_stride, rows_at_once};
-    const Weight8Kernel<S, is_signed> kernel{weight, x, out, out_stride, stream};
+    const Weight8Kernel<S, E> kernel{weight, x, out, out_stride, stream};
     for (int64_t row = 0; row < weight.rows; row += rows_at_once)
-        cover<Weight8Kernel<S, is_signed>>(
-            smaller(rows_at_once, weight.rows - row), x.tokens,
-            [&]<int Rows, int Tokens>(int64_t r, int64_t t) { kernel.template tile<Rows, Tokens>(row + r, t); });
+        cover<Weight8Kernel<S, E>>(smaller(rows_at_once, weight.rows - row), x.tokens,
+                                   [&]<int Rows, int Tokens>(int64_t r, int64_t t) { kernel.template tile<Rows, Tokens>(row + r, t); });
 }
 
 template <class S>
 void weight8(const Weight8& weight, const FloatTokens& x, float* out, int64_t out_stride) {
-    if (weight.is_signed)
-        weight8_of<S, true>(weight, x, out, out_stride);
-    else
-        weight8_of<S, false>(weight, x, out, out_stride);
+    switch (weight.element) {
+    case Element::uint8: return weight8_of<S, Element::uint8>(weight, x, out, out_stride);
+    case Element::fp8_e4m3: return weight8_of<S, Element::fp8_e4m3>(weight, x, out, out_stride);
+    case Element::fp8_e5m2: return weight8_of<S, Element::fp8_e5m2>(weight, x, out, out_stride);
+    default: return weight8_of<S, Element::int8>(weight, x, out, out_stride);
+    }
 }
 
 }  // namespace
