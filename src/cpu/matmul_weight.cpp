@@ -15,7 +15,7 @@ using core::MatmulProblem;
 
 // Above this many tokens decoding a block once into fp32 and multiplying that (cpu_..._dense) wins.
 constexpr int64_t most_tokens = 32;
-// With 8-bit codes whose scales change every 32 values it does from here on.
+// The same for 8-bit codes with groups of 32 and less, which multiply by a scale after every two vectors.
 constexpr int64_t most_tokens_of_small_groups = 16, small_group = 32;
 
 std::string reason_against_tokens(const MatmulProblem& problem) {
