@@ -3,7 +3,8 @@
     python examples/llama_decode.py [--device cuda] [--layers 32] [--tokens 256] [--schemes bf16,...] [--separate] [--compile] [--tiny]
 
 Greedy decoding of one sequence with a static cache. On a GPU, one step is captured as a CUDA graph with dependent launch, and replayed for
-each token; --compile lets torch fuse the small operations between the products. The linear layers of q, k, v and of gate, up are merged
+each token; --compile lets torch fuse the small operations between the products, whose kernels take part in dependent launch then, and
+has attention of one token in a kernel of its own (parts/one_token_attention.py). The linear layers of q, k, v and of gate, up are merged
 (lowbit.merge_), in bf16 too; --separate leaves them as they are. --tiny is a model of two small layers, to try the program.
 """
 
@@ -19,7 +20,7 @@ from torch import nn
 import lowbit
 
 try:
-    from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+    from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM, StaticCache
 except ImportError as error:
     print(f"llama_decode: transformers does not import here ({error}); run: pip install transformers", file=sys.stderr)
     sys.exit(2)
@@ -55,8 +56,14 @@ if options.tiny:
     sizes = dict(hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2, vocab_size=512)
 config = LlamaConfig(
     **sizes, num_hidden_layers=options.layers or (2 if options.tiny else 32), max_position_embeddings=8192, tie_word_embeddings=False,
-    attn_implementation="sdpa",
+    attn_implementation="one_token" if options.compile and on_gpu else "sdpa",
 )  # fmt: skip
+if config._attn_implementation == "one_token":
+    from parts.one_token_attention import attend
+    from torch._inductor import config as inductor
+
+    AttentionInterface.register("one_token", attend)
+    inductor.triton.enable_pdl = True  # kernels that begin early, and wait for their inputs, as lowbit's do
 
 
 def fill(module: nn.Module) -> None:
@@ -129,9 +136,10 @@ class Decoder:
 
 def seconds(decoder: Decoder) -> float:
     """For all tokens of a sequence."""
-    for _ in range(WARM_UP):
+    rehearsed = tokens if on_gpu else WARM_UP  # step by step, to be compared with the graph
+    for _ in range(rehearsed):
         decoder.step()
-    expected = decoder.found[:WARM_UP].tolist()
+    expected = decoder.found[:rehearsed].tolist()
     step = decoder.capture().replay if on_gpu else decoder.step
     decoder.restart()
     int(decoder.position)  # waits for it
@@ -140,7 +148,7 @@ def seconds(decoder: Decoder) -> float:
         step()
     found = decoder.found.tolist()  # waits for the last
     elapsed = time.perf_counter() - start
-    assert found[:WARM_UP] == expected, f"with the graph: {found[:WARM_UP]}, step by step: {expected}"
+    assert found[:rehearsed] == expected, f"with the graph: {found[:rehearsed]}, step by step: {expected}"
     assert int(decoder.position) == tokens and all(0 <= token < config.vocab_size for token in found)
     return elapsed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_cases import NO_CUDA, ROOT, lowbit, needs_cuda  # noqa: F401
+from torch_cases import NO_CUDA, ROOT, lowbit, needs_cuda, normal, torch  # noqa: F401
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LIBRARIES = Path(lowbit._load.FOLDER)
@@ -57,6 +57,35 @@ def test_llama_decode_prints_a_line_for_each_scheme(device, separate):
     assert [line.split()[0] for line in lines] == schemes
     weights = {line.split()[0]: float(line.split()[1]) for line in lines}
     assert weights["nf4"] < weights["w8a8"] < weights["bf16"]
+
+
+@needs_cuda
+def test_llama_decode_compiled():
+    """With attention of its own, and kernels of torch's in the chain of dependent launches; it compares graph and single steps itself."""
+    pytest.importorskip("transformers", reason="transformers is not installed here")
+    arguments = ["--device", "cuda", "--tiny", "--compile", "--tokens", 40, "--schemes", "bf16,w4a16,w8a8"]
+    done = run_here(ROOT / "examples" / "llama_decode.py", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == ["bf16", "w4a16", "w8a8"]
+
+
+@needs_cuda
+@pytest.mark.parametrize("heads, shared, size, slots", [(4, 2, 64, 41), (32, 8, 128, 129), (8, 8, 128, 32), (6, 1, 16, 1)])
+def test_one_token_attention(heads, shared, size, slots, monkeypatch):
+    pytest.importorskip("triton", reason="triton is not installed here")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from parts.one_token_attention import attend
+
+    query = normal(1, heads, 1, size, dtype=torch.bfloat16, device="cuda")
+    key, value = (normal(1, shared, slots, size, dtype=torch.bfloat16, device="cuda", seed=seed) for seed in (1, 2))
+    for seen in {1, (slots + 1) // 2, slots}:
+        mask = (torch.arange(slots, device="cuda") < seen)[None, None, None]
+        wanted = torch.nn.functional.scaled_dot_product_attention(
+            query.double(), key.double(), value.double(), attn_mask=mask, enable_gqa=True
+        )
+        found, _ = attend(None, query, key, value, mask)
+        assert found.shape == (1, 1, heads, size)
+        assert torch.allclose(found[0, 0].double(), wanted[0, :, 0], rtol=2**-7, atol=1e-3)
 
 
 def test_llama_decode_says_that_transformers_is_missing(tmp_path):

@@ -5,7 +5,7 @@
 // tokens follow, too: they are read in runs of 16 bytes (or 32) just so.
 #pragma once
 #include "cuda/decode/config.cuh"
-#include "cuda/formats/bytes.cuh"
+#include "cuda/formats/small_numbers.cuh"
 
 namespace lowbit::cuda {
 
@@ -85,13 +85,24 @@ struct WideningRows : ByteRows {
     static constexpr int unit_values = 128, steps_per_atom = 4, token_unit_bytes = ByteTokens ? 128 : 256,
                          token_atom_bytes = token_unit_bytes / 2;
     static constexpr bool byte_tokens = ByteTokens;
+    static constexpr bool small_numbers = E == Element::int8 && SmallNumbers<Mma>::possible;
+
+    LOWBIT_HOST_DEVICE static constexpr float code_unit(int) {
+        if constexpr (small_numbers)
+            return SmallNumbers<Mma>::byte_unit;
+        else
+            return 1.0f;
+    }
 
     __device__ static uint32_t widen_token(uint32_t two_bytes) { return fp8_pair_to_half<Element::fp8_e4m3>(two_bytes); }
     __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group&, int atom, int step) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             uint32_t pairs[2];
-            widen_bytes<Mma, E>(codes.word(atom, row, step), pairs);
+            if constexpr (small_numbers)
+                SmallNumbers<Mma>::bytes(codes.word(atom, row, step), pairs);
+            else
+                widen_bytes<Mma, E>(codes.word(atom, row, step), pairs);
             a[row] = pairs[0], a[2 + row] = pairs[1];
         }
     }

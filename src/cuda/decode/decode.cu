@@ -13,7 +13,7 @@ using core::MatmulProblem;
 using core::Operand;
 using core::QuantizedView;
 
-constexpr int64_t most_tokens = 16, most_plain_rows = 8192;
+constexpr int64_t most_tokens = 16, most_plain_rows = 16384;
 
 // What the tokens are: numbers of 16 bits, or codes of 8.
 Element token_element(const Operand& x) { return x.is_quantized ? x.quantized.format.element : x.tensor.element; }

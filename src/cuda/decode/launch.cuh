@@ -49,6 +49,7 @@ template <class Source, int Segments, DecodeScales Scales>
 void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, int64_t columns, const core::Context& context) {
     const DeviceInfo& device = devices().devices[size_t(context.device_index)];
     args.epilogue.scale *= product_unit<Source>();
+    if constexpr (Segments == 0) args.epilogue.scale *= code_unit<Source>(0);  // one for all rows, where no group's scale can have it
     args.split =
         split_decode({args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Segments, args.scales.group,
                       slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>, args.half_tiles > 0},

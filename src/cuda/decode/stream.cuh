@@ -283,6 +283,8 @@ __global__ void __launch_bounds__(C::most_threads, 1)
         // what is asked for last comes last.
         ptx::wait_for_previous_launch();
         copy_tokens<C, true>(args, buffers, barriers);
+        // Not before: where the next launch begins, all before this one have ended. Kernels of others count on it.
+        ptx::let_dependents_begin();
     }
     if (args.sharers > 1 && !brings_tokens) ptx::announce_barriers_to_cluster();
     const DecodeSplit::Place at = split.place(warp < 0 ? 0 : warp);
@@ -295,7 +297,6 @@ __global__ void __launch_bounds__(C::most_threads, 1)
 #pragma unroll 1  // a launch begins by loading its code
         for (uint32_t slot = ring; slot < ring + C::slots * C::slot_bytes; slot += C::slot_bytes) stream.fetch(slot, lane);
     if constexpr (C::Source::table_bytes > 0) C::Source::fill_table();
-    ptx::let_dependents_begin();
     if (args.sharers > 1 && !brings_tokens) ptx::wait_for_cluster();
     __syncthreads();
     if (warp < 0) {

@@ -40,6 +40,15 @@ struct SmallNumbers<ptx::MmaBf16> {
 #endif
     }
 
+    // Four signed bytes of a word, as parts of what they are.
+    static constexpr float byte_unit = 64.0f;
+    __device__ static void bytes(uint32_t word, uint32_t (&pairs)[2]) {
+        const uint32_t shifted = word ^ 0x80808080u;
+#pragma unroll
+        for (int i = 0; i < 2; ++i)  // times 2^127, less the 128 that they are too large by
+            pairs[i] = weight(__byte_perm(shifted, 0, i ? 0x4342 : 0x4140), 0x7f007f00u, Pairs::both(-128.0f / byte_unit));
+    }
+
     // Codes of 4 bits less 8, as a word of a fragment has them (nibbles.cuh).
     struct SignedNibbles {
         uint32_t factor, offset;  // two numbers, of rows g and g + 8; so are their scales

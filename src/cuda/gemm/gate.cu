@@ -10,8 +10,8 @@ namespace {
 constexpr int threads = 256;
 
 __global__ void __launch_bounds__(threads) apply_gate(const float* halves, int64_t columns, int64_t count, EpilogueArgs epilogue) {
-    ptx::let_dependents_begin();
     ptx::wait_for_previous_launch();
+    ptx::let_dependents_begin();
     for (int64_t index = int64_t(blockIdx.x) * threads + threadIdx.x; index < count; index += int64_t(gridDim.x) * threads) {
         const int64_t token = quotient(index, columns), column = index - token * columns;
         const float* gate = halves + 2 * columns * token + column;

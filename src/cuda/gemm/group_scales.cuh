@@ -124,7 +124,7 @@ struct GroupScales {
 // What the decoded codes of rows g (half 0) and g + 8 of a tile count in: 1, unless a source says otherwise. Scales are multiplied by it;
 // one of 2^126 and more would overflow.
 template <class Source>
-__device__ constexpr float code_unit(int half) {
+LOWBIT_HOST_DEVICE constexpr float code_unit(int half) {
     if constexpr (requires { Source::code_unit(0); })
         return Source::code_unit(half);
     else

@@ -23,7 +23,7 @@ CUtensorMap encode(CUtensorMapDataType type, uint32_t dimensions, const void* da
     CUtensorMap map;
     const CUresult result =
         function(&map, type, dimensions, const_cast<void*>(data), sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) core::fail(Status::device_error, "cuTensorMapEncodeTiled: error ", int(result));
     return map;
 }
