@@ -112,7 +112,7 @@ struct BlockTiles {
 #pragma unroll
         for (int at = 0; at < unit_bytes; at += 512)
             if (at + 512 <= unit_bytes || lane * 16 < unit_bytes - at)
-                ptx::copy_16(slot + at + lane * 16, from + at, whole || at + lane * 16 < atom_bytes);
+                ptx::stream_16(slot + at + lane * 16, from + at, whole || at + lane * 16 < atom_bytes);
         from += step * unit_bytes;
     }
 };

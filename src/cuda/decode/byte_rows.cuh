@@ -54,7 +54,7 @@ struct ByteRows {
     __device__ static void copy(uint32_t slot, int lane, const Args&, Place& place, int, int step) {
 #pragma unroll
         for (int i = 0; i < 2 * atoms_per_unit; ++i)
-            ptx::copy_16(slot + lane * 16 + i * 512, place.rows[i % 2] + i / 2 * half_bytes, place.left > i / 2 * half_bytes);
+            ptx::stream_16(slot + lane * 16 + i * 512, place.rows[i % 2] + i / 2 * half_bytes, place.left > i / 2 * half_bytes);
         const int bytes = step * 2 * half_bytes;
         place.rows[0] += bytes, place.rows[1] += bytes, place.left -= bytes;
     }

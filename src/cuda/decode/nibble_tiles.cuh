@@ -35,8 +35,8 @@ struct NibbleTiles {
     // zeros then.
     __device__ static void copy(uint32_t slot, int lane, const Args& args, Place& from, int unit, int step) {
         const uint32_t to = slot + lane * 16;
-        ptx::copy_16(to, from, true);
-        ptx::copy_16(to + atom_bytes, from + atom_bytes, unit * atoms_per_unit + 1 < args.atoms);
+        ptx::stream_16(to, from, true);
+        ptx::stream_16(to + atom_bytes, from + atom_bytes, unit * atoms_per_unit + 1 < args.atoms);
         from += step * unit_bytes;
     }
 };

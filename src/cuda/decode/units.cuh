@@ -117,18 +117,18 @@ public:
             for (int r = 0; r < C::RowTiles; ++r) Source::copy(slot + r * Source::unit_bytes, lane, weight_, codes_[r], unit_, step_);
             if constexpr (C::Scales == DecodeScales::blocks) {
                 if (scale_segment_ != none)
-                    ptx::copy_16(slot + scale_place_, scales_ + Source::Terms::offset(unit_, scale_segment_),
-                                 Source::Terms::exists(unit_, scale_segment_, weight_.blocks));
+                    ptx::stream_16(slot + scale_place_, scales_ + Source::Terms::offset(unit_, scale_segment_),
+                                   Source::Terms::exists(unit_, scale_segment_, weight_.blocks));
             } else if constexpr (C::Segments > 0 && C::Scales != DecodeScales::rows) {
                 const auto group_of = [&](int segment) { return int(args_.split.span.quotient(uint32_t(unit_ * C::Segments + segment))); };
                 if (scale_segment_ != none) {
                     const int group = group_of(scale_segment_);
-                    ptx::copy_16(slot + scale_place_, scales_ + group * args_.scales.group_step, group < args_.groups);
+                    ptx::stream_16(slot + scale_place_, scales_ + group * args_.scales.group_step, group < args_.groups);
                 }
                 if constexpr (C::zero_points)
                     if (zero_segment_ != none) {
                         const int group = group_of(zero_segment_);
-                        ptx::copy_16(slot + zero_place_, zeros_ + group * 16, group < args_.groups);
+                        ptx::stream_16(slot + zero_place_, zeros_ + group * 16, group < args_.groups);
                     }
             }
             unit_ += step_;
