@@ -6,33 +6,28 @@ namespace lowbit::cuda::ptx {
 
 __device__ inline uint32_t shared_address(const void* pointer) { return uint32_t(__cvta_generic_to_shared(pointer)); }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define LOWBIT_COPY_16(hint)               \
+    asm volatile(                          \
+        "{\n"                              \
+        "  .reg .pred ignored;\n"          \
+        "  setp.eq.u32 ignored, %2, 0;\n"  \
+        "  cp.async.cg.shared.global" hint \
+        " [%0], [%1], 16, ignored;\n"      \
+        "}" ::"r"(shared),                 \
+        "l"(global), "r"(uint32_t(valid))  \
+        : "memory")
+#else
+#define LOWBIT_COPY_16(hint)
+#endif
+
 // 16 bytes from global to shared memory, both aligned to 16; zeros instead, and nothing read, where `valid` is false. From sm_80 on the
 // copy runs on its own, until a wait; before, it is complete on return.
-__device__ inline void copy_16(uint32_t shared, const void* global, bool valid) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile(
-        "{\n"
-        "  .reg .pred ignored;\n"
-        "  setp.eq.u32 ignored, %2, 0;\n"
-        "  cp.async.cg.shared.global [%0], [%1], 16, ignored;\n"
-        "}" ::"r"(shared),
-        "l"(global), "r"(uint32_t(valid))
-        : "memory");
-#endif
-}
+__device__ inline void copy_16(uint32_t shared, const void* global, bool valid) { LOWBIT_COPY_16(""); }
 // The same of a matrix that comes from memory: the L2 cache brings whole lines, whose other parts are copied by themselves.
-__device__ inline void stream_16(uint32_t shared, const void* global, bool valid) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile(
-        "{\n"
-        "  .reg .pred ignored;\n"
-        "  setp.eq.u32 ignored, %2, 0;\n"
-        "  cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignored;\n"
-        "}" ::"r"(shared),
-        "l"(global), "r"(uint32_t(valid))
-        : "memory");
-#endif
-}
+__device__ inline void stream_16(uint32_t shared, const void* global, bool valid) { LOWBIT_COPY_16(".L2::128B"); }
+#undef LOWBIT_COPY_16
+
 __device__ inline void copy_16(void* shared, const void* global, bool valid) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     copy_16(shared_address(shared), global, valid);
