@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_cases import NO_CUDA, ROOT, lowbit, needs_cuda, normal, torch  # noqa: F401
+from torch_cases import NO_CUDA, ROOT, lowbit, needs_cuda  # noqa: F401
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LIBRARIES = Path(lowbit._load.FOLDER)
@@ -69,23 +69,33 @@ def test_llama_decode_compiled():
     assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == ["bf16", "w4a16", "w8a8"]
 
 
-@needs_cuda
-@pytest.mark.parametrize("heads, shared, size, slots", [(4, 2, 64, 41), (32, 8, 128, 129), (8, 8, 128, 32), (6, 1, 16, 1)])
-def test_one_token_attention(heads, shared, size, slots, monkeypatch):
-    pytest.importorskip("triton", reason="triton is not installed here")
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    from parts.one_token_attention import attend
+ATTENTION = """
+import torch
+from parts.one_token_attention import attend
 
-    query = normal(1, heads, 1, size, dtype=torch.bfloat16, device="cuda")
-    key, value = (normal(1, shared, slots, size, dtype=torch.bfloat16, device="cuda", seed=seed) for seed in (1, 2))
+torch.manual_seed(0)
+for heads, shared, size, slots in ((4, 2, 64, 41), (8, 8, 128, 32), (6, 1, 16, 1)):
+    query = torch.randn(1, heads, 1, size, device=DEVICE)
+    key, value = torch.randn(2, 1, shared, slots, size, device=DEVICE)
     for seen in {1, (slots + 1) // 2, slots}:
-        mask = (torch.arange(slots, device="cuda") < seen)[None, None, None]
-        wanted = torch.nn.functional.scaled_dot_product_attention(
-            query.double(), key.double(), value.double(), attn_mask=mask, enable_gqa=True
-        )
-        found, _ = attend(None, query, key, value, mask)
-        assert found.shape == (1, 1, heads, size)
-        assert torch.allclose(found[0, 0].double(), wanted[0, :, 0], rtol=2**-7, atol=1e-3)
+        mask = (torch.arange(slots, device=DEVICE) < seen)[None, None, None]
+        numbers = query.double(), key.double(), value.double()
+        for scale in (None, 0.3):
+            wanted = torch.nn.functional.scaled_dot_product_attention(*numbers, attn_mask=mask, enable_gqa=True, scale=scale)
+            found, _ = attend(None, query, key, value, mask, scaling=scale)
+            assert found.shape == (1, 1, heads, size)
+            assert torch.allclose(found[0, 0].double(), wanted[0, :, 0], rtol=1e-5, atol=1e-5)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+def test_one_token_attention(device):
+    pytest.importorskip("triton", reason="triton is not installed here")
+    folders = f"{ROOT / 'examples'}:{Path(lowbit.__file__).parents[1]}"
+    interpreted = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
+    done = run_here("-c", f"DEVICE = {device!r}\n{ATTENTION}", PYTHONPATH=folders, **interpreted)
+    assert done.stdout == "done\n", done.stdout + done.stderr
 
 
 def test_llama_decode_says_that_transformers_is_missing(tmp_path):
