@@ -63,7 +63,8 @@ if config._attn_implementation == "one_token":
     from torch._inductor import config as inductor
 
     AttentionInterface.register("one_token", attend)
-    inductor.triton.enable_pdl = True  # kernels that begin early, and wait for their inputs, as lowbit's do
+    if hasattr(inductor.triton, "enable_pdl"):  # kernels that begin early, and wait for their inputs, as lowbit's do
+        inductor.triton.enable_pdl = True
 
 
 def fill(module: nn.Module) -> None:
