@@ -2,8 +2,8 @@
 makes of a few sums.
 
 Keys are shared out among programs, so that a short cache still fills a good part of the chip, and heads that share keys and values read
-the same ones: nothing is copied for each of them. (32 heads, 129 slots, on an H200: 6 µs; with scaled_dot_product_attention and a mask,
-what torch.compile made of it took 16.)
+the same ones: nothing is copied for each of them. (32 heads, 129 slots, on an H200, with the last sums still in two kernels: 6 µs;
+with scaled_dot_product_attention and a mask, what torch.compile made of it took 16.)
 """
 
 import torch

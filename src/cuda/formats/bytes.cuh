@@ -35,23 +35,17 @@ __device__ inline uint32_t widen_alternate_bytes(uint32_t word, int first) {
     }
 }
 
+// (int8 as bf16: SmallNumbers::bytes.)
 template <class Mma, Element E>
 __device__ inline void widen_bytes(uint32_t word, uint32_t (&pairs)[2]) {
     constexpr bool bf16 = std::is_same_v<Mma, ptx::MmaBf16>;
-    if constexpr (E == Element::int8 && !bf16) {
+    static_assert(!(E == Element::int8 && bf16));
+    if constexpr (E == Element::int8) {
         // code + 128 in the low byte of 1024 reads as 1152 + code.
         const uint32_t shifted = word ^ 0x80808080u;
         const __half2 offset = __float2half2_rn(1152.0f);
         pairs[0] = as_bits(__hsub2(as_pair<__half2>(__byte_perm(shifted, 0x64646464u, 0x4140)), offset));
         pairs[1] = as_bits(__hsub2(as_pair<__half2>(__byte_perm(shifted, 0x64646464u, 0x4342)), offset));
-    } else if constexpr (E == Element::int8) {
-        // The same in fp32, with 2^23; integers of 8 bits are the upper halves of their fp32.
-        const uint32_t shifted = word ^ 0x80808080u;
-        uint32_t wide[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) wide[i] = __float_as_uint(__uint_as_float(__byte_perm(shifted, 0x4b000000u, 0x7440 + i)) - 8388736.0f);
-        pairs[0] = __byte_perm(wide[0], wide[1], 0x7632);
-        pairs[1] = __byte_perm(wide[2], wide[3], 0x7632);
     } else {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {

@@ -40,7 +40,7 @@ struct SmallNumbers<ptx::MmaBf16> {
 #endif
     }
 
-    // Four signed bytes of a word, as parts of what they are.
+    // Four signed bytes of a word, as numbers that are a 64th of them (`byte_unit`).
     static constexpr float byte_unit = 64.0f;
     __device__ static void bytes(uint32_t word, uint32_t (&pairs)[2]) {
         const uint32_t shifted = word ^ 0x80808080u;
