@@ -1,21 +1,29 @@
-"""Attention of one token to a cache of keys and values, for llama_decode.py --compile on a GPU: one Triton kernel, and what torch.compile
-makes of a few sums.
+"""Attention of one token to a cache of keys and values, for llama_decode.py --compile on a GPU: one Triton kernel.
 
 Keys are shared out among programs, so that a short cache still fills a good part of the chip, and heads that share keys and values read
-the same ones: nothing is copied for each of them. (32 heads, 129 slots, on an H200, with the last sums still in two kernels: 6 µs;
-with scaled_dot_product_attention and a mask, what torch.compile made of it took 16.)
+the same ones: nothing is copied for each of them. Of the programs of a head the one that comes last adds up what all of them found, in
+the order of the keys, whichever it is.
 """
+
+import functools
 
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 BLOCK = 32  # slots of a program
 
 
 @triton.jit
-def _attend(query, key, value, visible, sums, most, total, slots, scale, GROUP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    head, part = tl.program_id(0), tl.program_id(1)
+def _attend(
+    query, key, value, visible, sums, most, total, arrived, y, slots, scale,
+    GROUP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    if EARLY:  # launched before the kernel in front has ended, as those of lowbit and torch.compile are
+        gdc_wait()
+        gdc_launch_dependents()
+    head, part, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     column, slot = tl.arange(0, SIZE), part * BLOCK + tl.arange(0, BLOCK)
     inside = slot < slots
     place = (head // GROUP * slots + slot)[:, None] * SIZE + column[None, :]
@@ -26,35 +34,48 @@ def _attend(query, key, value, visible, sums, most, total, slots, scale, GROUP: 
     score = tl.where(seen, tl.sum(keys * token[None, :], 1), -1e30)
     largest = tl.max(score, 0)
     weight = tl.where(seen, tl.exp(score - largest), 0.0)
-    # The same number for every column: all three results are then added up by one kernel.
-    to = (head * tl.num_programs(1) + part) * SIZE + column
-    tl.store(sums + to, tl.sum(weight[:, None] * values, 0))
-    tl.store(most + to, largest + tl.zeros_like(token))
-    tl.store(total + to, tl.sum(weight, 0) + tl.zeros_like(token))
+    to = head * parts + part
+    tl.store(sums + to * SIZE + column, tl.sum(weight[:, None] * values, 0))
+    tl.store(most + to, largest)
+    tl.store(total + to, tl.sum(weight, 0))
+    tl.debug_barrier()  # all threads have stored before one of them says so
+    if tl.atomic_add(arrived + head, 1, sem="acq_rel") == parts - 1:
+        each = tl.arange(0, PARTS)
+        there = each < parts
+        found = head * parts + each
+        peak = tl.load(most + found, mask=there, other=-1e30, cache_modifier=".cg")
+        factor = tl.where(there, tl.exp(peak - tl.max(peak, 0)), 0.0)
+        whole = tl.sum(tl.load(total + found, mask=there, other=0.0, cache_modifier=".cg") * factor, 0)
+        rows = tl.load(sums + found[:, None] * SIZE + column[None, :], mask=there[:, None], other=0.0, cache_modifier=".cg")
+        tl.store(y + head * SIZE + column, (tl.sum(rows * factor[:, None], 0) / whole).to(y.dtype.element_ty))
+        tl.store(arrived + head, 0)  # for the next launch
 
 
-def _parts(query: torch.Tensor, key: torch.Tensor) -> list[torch.Tensor]:
-    shape = (query.shape[1], -(-key.shape[2] // BLOCK), query.shape[3])
-    return [query.new_empty(shape, dtype=torch.float32) for _ in range(3)]
+@functools.cache
+def _counters(device: torch.device, heads: int) -> torch.Tensor:
+    """How many programs of a head are done: zeros between launches. One stream uses them at a time."""
+    return torch.zeros(heads, dtype=torch.int32, device=device)
 
 
 @torch.library.custom_op("lowbit_example::attend", mutates_args=())
-def attend_parts(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, scale: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of each head and part of the slots, and for each column: the sum of values times weights, the largest score, the sum of weights."""
-    sums, most, total = _parts(query, key)
-    heads, parts, size = sums.shape
+def attend_heads(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, scale: float) -> torch.Tensor:
+    """[heads, size]."""
+    heads, size, slots = query.shape[1], query.shape[3], key.shape[2]
+    parts = triton.cdiv(slots, BLOCK)
+    sums, most, total = (query.new_empty((heads, parts, width), dtype=torch.float32) for width in (size, 1, 1))
+    y = query.new_empty((heads, size))
+    early = query.is_cuda and torch.cuda.get_device_capability(query.device) >= (9, 0)
     _attend[(heads, parts)](
-        query.contiguous(), key.contiguous(), value.contiguous(), visible, sums, most, total, key.shape[2], scale,
-        GROUP=heads // key.shape[1], SIZE=size, BLOCK=BLOCK,
+        query.contiguous(), key.contiguous(), value.contiguous(), visible, sums, most, total, _counters(query.device, heads), y, slots,
+        scale, GROUP=heads // key.shape[1], SIZE=size, BLOCK=BLOCK, PARTS=triton.next_power_of_2(parts), EARLY=early,
+        **(dict(launch_pdl=True) if early else {}),
     )  # fmt: skip
-    return sums, most, total
+    return y
 
 
-@attend_parts.register_fake
+@attend_heads.register_fake
 def _(query, key, value, visible, scale):
-    return tuple(_parts(query, key))
+    return query.new_empty((query.shape[1], query.shape[3]))
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, **_):
@@ -62,7 +83,5 @@ def attend(module, query, key, value, attention_mask, scaling=None, **_):
     [1, 1, 1, slots], of which at least one is true."""
     assert query.shape[0] == query.shape[2] == 1, "one token of one sequence"
     scale = query.shape[3] ** -0.5 if scaling is None else float(scaling)
-    sums, most, total = attend_parts(query, key, value, attention_mask[0, 0, 0], scale)
-    factor = torch.exp(most - most.amax(1, keepdim=True))
-    y = (sums * factor).sum(1) / (total * factor).sum(1)
-    return y.to(query.dtype).reshape(1, 1, *y.shape), None
+    y = attend_heads(query, key, value, attention_mask[0, 0, 0], scale)
+    return y.reshape(1, 1, *y.shape), None
