@@ -101,7 +101,7 @@ def likeliest(logits: torch.Tensor) -> torch.Tensor:
     parts = logits.view(PARTS, -1)
     largest, places = parts.max(dim=-1)
     part = largest.argmax()
-    return part * parts.shape[1] + places[part]
+    return part * parts.shape[1] + places.take(part)  # places[part] would wait for the GPU
 
 
 class Decoder:
