@@ -4,15 +4,14 @@
 
 Greedy decoding of one sequence with a static cache. On a GPU, one step is captured as a CUDA graph with dependent launch, and replayed for
 each token; --compile lets torch fuse the small operations between the products, whose kernels take part in dependent launch then, and
-has attention of one token in a kernel of its own (parts/one_token_attention.py). The linear layers of q, k, v and of gate, up are merged
-(lowbit.merge_), in bf16 too; --separate leaves them as they are. --tiny is a model of two small layers, to try the program.
+has all of attention between its linear layers in one kernel (parts/one_token_attention.py). The linear layers of q, k, v and of gate, up
+are merged (lowbit.merge_), in bf16 too; --separate leaves them as they are. --tiny is a model of two small layers, to try the program.
 """
 
 import argparse
 import gc
 import sys
 import time
-from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -20,7 +19,7 @@ from torch import nn
 import lowbit
 
 try:
-    from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM, StaticCache
+    from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 except ImportError as error:
     print(f"llama_decode: transformers does not import here ({error}); run: pip install transformers", file=sys.stderr)
     sys.exit(2)
@@ -57,13 +56,12 @@ if options.tiny:
     sizes = dict(hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2, vocab_size=512)
 config = LlamaConfig(
     **sizes, num_hidden_layers=options.layers or (2 if options.tiny else 32), max_position_embeddings=8192, tie_word_embeddings=False,
-    attn_implementation="one_token" if options.compile and on_gpu else "sdpa",
 )  # fmt: skip
-if config._attn_implementation == "one_token":
-    from parts.one_token_attention import attend
+one_kernel = options.compile and on_gpu
+if one_kernel:
+    from parts import one_token_attention
     from torch._inductor import config as inductor
 
-    AttentionInterface.register("one_token", attend)
     if hasattr(inductor.triton, "enable_pdl"):  # kernels that begin early, and wait for their inputs, as lowbit's do
         inductor.triton.enable_pdl = True
 
@@ -87,6 +85,8 @@ def build(scheme: str) -> LlamaForCausalLM:
         if scheme != PLAIN:
             report = lowbit.quantize_(layer, scheme)
             assert not report.left_alone, report
+        if one_kernel:
+            one_token_attention.use_in(layer.self_attn)
     for module in (model.model.embed_tokens, model.model.norm, model.lm_head):
         fill(module)
     if scheme != PLAIN:
@@ -100,15 +100,15 @@ def likeliest(logits: torch.Tensor) -> torch.Tensor:
     """The place of the largest of a row, found in parts: torch's argmax of the whole row takes 33 µs on an H200."""
     parts = logits.view(PARTS, -1)
     largest, places = parts.max(dim=-1)
-    part = largest.argmax()
-    return part * parts.shape[1] + places.take(part)  # places[part] would wait for the GPU
+    part = largest.argmax(dim=0, keepdim=True)
+    return part * parts.shape[1] + places.gather(0, part)  # places[part] would wait for the GPU
 
 
 class Decoder:
     """One sequence. Everything that a step reads and writes stays where it is, so that a graph of one step serves all of them."""
 
     def __init__(self, model: LlamaForCausalLM):
-        self.forward: Callable = model
+        self.model = model
         self.cache = StaticCache(config=config, max_cache_len=tokens + 1)
         self.slots = torch.arange(tokens + 1, device=device)
         self.position = torch.zeros(1, dtype=torch.long, device=device)
@@ -117,10 +117,10 @@ class Decoder:
         if options.compile:
             self.step()  # the cache takes its memory at the first step, which does not belong into a compiled one
             self.restart()
-            self.forward = torch.compile(model, dynamic=False)
+            self.step = torch.compile(self.step, dynamic=False)
 
     def step(self) -> None:
-        logits = self.forward(
+        logits = self.model(
             input_ids=self.token,
             position_ids=self.position[None],
             cache_position=self.position,

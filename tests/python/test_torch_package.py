@@ -72,19 +72,25 @@ def test_llama_decode_compiled():
 ATTENTION = """
 import torch
 from parts.one_token_attention import attend
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 torch.manual_seed(0)
-for heads, shared, size, slots in ((4, 2, 64, 41), (8, 8, 128, 32), (6, 1, 16, 1)):
-    query = torch.randn(1, heads, 1, size, device=DEVICE)
-    key, value = torch.randn(2, 1, shared, slots, size, device=DEVICE)
-    for seen in {1, (slots + 1) // 2, slots}:
-        mask = (torch.arange(slots, device=DEVICE) < seen)[None, None, None]
-        numbers = query.double(), key.double(), value.double()
-        for scale in (None, 0.3):
-            wanted = torch.nn.functional.scaled_dot_product_attention(*numbers, attn_mask=mask, enable_gqa=True, scale=scale)
-            found, _ = attend(None, query, key, value, mask, scaling=scale)
-            assert found.shape == (1, 1, heads, size)
-            assert torch.allclose(found[0, 0].double(), wanted[0, :, 0], rtol=1e-5, atol=1e-5)
+for heads, shared, size, slots in ((4, 2, 64, 41), (8, 8, 128, 32), (6, 1, 16, 1), (4, 1, 16, 700)):
+    for position in {0, slots // 2, slots - 1}:
+        for scale in (size**-0.5, 0.3):
+            query, key, value = (torch.randn(1, count, 1, size, device=DEVICE) for count in (heads, shared, shared))
+            cos, sin = torch.randn(2, 1, 1, size, device=DEVICE)
+            keys, values = torch.randn(2, 1, shared, slots, size, device=DEVICE)
+            at = torch.tensor([[position]], device=DEVICE)
+            turned_query, turned_key = apply_rotary_pos_emb(*(x.double() for x in (query, key, cos, sin)))
+            wanted_keys, wanted_values = keys.double(), values.double()
+            wanted_keys[:, :, position], wanted_values[:, :, position] = turned_key[:, :, 0], value[:, :, 0]
+            numbers = turned_query, wanted_keys[:, :, : position + 1], wanted_values[:, :, : position + 1]
+            wanted = torch.nn.functional.scaled_dot_product_attention(*numbers, enable_gqa=True, scale=scale)
+            flat = (x.flatten() for x in (query, key, value, cos, sin))
+            found = attend(*flat, at, keys[0], values[0], scale)
+            assert torch.allclose(found.double(), wanted.flatten(), rtol=1e-5, atol=1e-5)
+            assert torch.allclose(keys.double(), wanted_keys, rtol=1e-5, atol=1e-5) and torch.equal(values.double(), wanted_values)
 print("done")
 """
 
@@ -92,6 +98,7 @@ print("done")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
 def test_one_token_attention(device):
     pytest.importorskip("triton", reason="triton is not installed here")
+    pytest.importorskip("transformers", reason="transformers is not installed here")
     folders = f"{ROOT / 'examples'}:{Path(lowbit.__file__).parents[1]}"
     interpreted = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
     done = run_here("-c", f"DEVICE = {device!r}\n{ATTENTION}", PYTHONPATH=folders, **interpreted)
