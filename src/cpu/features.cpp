@@ -75,13 +75,14 @@ Features detect() {
     const bool bw = flag("avx512bw", has_zmm && bit(seven.ebx, 30)), vl = flag("avx512vl", has_zmm && bit(seven.ebx, 31));
     const bool vnni = flag("avx512_vnni", has_zmm && bit(seven.ecx, 11));
     const bool popcnt = flag("avx512_vpopcntdq", has_zmm && bit(seven.ecx, 14));
-    flag("avx512_bf16", has_zmm && bit(seven_one.eax, 5));
+    const bool bf16 = flag("avx512_bf16", has_zmm && bit(seven_one.eax, 5));
     flag("avx512_fp16", has_zmm && bit(seven.edx, 23));
     const bool granted = has_tiles && bit(seven.edx, 24) && tiles_are_granted();
     const bool amx_bf16 = flag("amx_bf16", granted && bit(seven.edx, 22)), amx_int8 = flag("amx_int8", granted && bit(seven.edx, 25));
     features.avx2 = avx2 && fma && f16c;
     features.avx512 = features.avx2 && f && dq && bw && vl && vnni;
     features.avx512_popcnt = features.avx512 && popcnt;
+    features.avx512_bf16 = features.avx512 && bf16;
     features.amx = features.avx512 && amx_bf16 && amx_int8;
     return features;
 }

@@ -53,6 +53,7 @@ struct FloatTokens {
     int64_t stride = 0;
     int64_t tokens = 0;
     const uint8_t* packed = nullptr;  // the same once more, by Isa::pack4
+    int bf16_parts = 3;               // every value is the sum of at most so many bf16 numbers
 };
 
 // Tokens in blocks of 32 int8 with one scale each (q8_1 and q8_0, taken apart).
@@ -176,6 +177,13 @@ BlockLoop<FloatTokens> avx512_float_blocks(Element weight);
 BlockLoop<BlockTokens> portable_integer_blocks(Element weight);
 BlockLoop<BlockTokens> avx2_integer_blocks(Element weight);
 BlockLoop<BlockTokens> avx512_integer_blocks(Element weight);
+
+// Isa::weight4, packed4_bytes and pack4 with AVX-512's products of bf16.
+namespace avx512_bf16 {
+int64_t packed4_bytes(const Weight4& kind, const FloatTokens& x);
+void pack4(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed);
+void weight4(const Weight4& weight, const FloatTokens& x, float* out, int64_t out_stride);
+}  // namespace avx512_bf16
 
 // Isa::bits with AVX-512's own instruction to count them.
 void avx512_popcnt_bits(const BitRows& weight, const BitRows& x, int32_t* out, int64_t out_stride);

@@ -1,5 +1,7 @@
 #include "cpu/kernels.hpp"
 
+#include <algorithm>
+
 #include "cpu/convert.hpp"
 #include "cpu/convolve.hpp"
 #include "cpu/features.hpp"
@@ -15,6 +17,7 @@ struct IsaRow {
     const char* needs;
     bool present;
     bool few_loops;  // AMX: integers and weight4; the other loops in its table are those of AVX-512
+    std::string (*supports4)(const core::MatmulProblem&) = supports_weight4;
 };
 
 // Widest first.
@@ -22,11 +25,29 @@ std::vector<IsaRow> isas() {
     std::vector<IsaRow> rows;
 #ifdef LOWBIT_X86
     const Features& found = features();
-    rows.push_back({&amx_isa(), "AMX-INT8, AMX-BF16 and AVX-512", found.amx, true});
+    rows.push_back({&amx_isa(), "AMX-INT8, AMX-BF16 and AVX-512", found.amx, true, supports_weight4_tiles});
     rows.push_back({&avx512_isa(), "AVX-512 with VNNI", found.avx512, false});
     rows.push_back({&avx2_isa(), "AVX2 with FMA and F16C", found.avx2, false});
 #endif
     rows.push_back({&portable_isa(), "nothing", true, false});
+    return rows;
+}
+
+// Those that multiply 4-bit codes.
+std::vector<IsaRow> isas_with_weight4() {
+    std::vector<IsaRow> rows = isas();
+#ifdef LOWBIT_X86
+    static const Isa bf16 = [] {
+        Isa table = avx512_isa();
+        table.name = "avx512_bf16";
+        table.weight4 = avx512_bf16::weight4;
+        table.packed4_bytes = avx512_bf16::packed4_bytes;
+        table.pack4 = avx512_bf16::pack4;
+        return table;
+    }();
+    const auto place = std::ranges::find(rows, false, &IsaRow::few_loops);
+    rows.insert(place, {&bf16, "AVX-512 with BF16", features().avx512_bf16, true, supports_weight4_bf16});
+#endif
     return rows;
 }
 
@@ -86,8 +107,7 @@ void register_kernels(core::Registry& registry) {
     for (const IsaRow& row : rows) add(registry.matmul, row, "ggml", supports_ggml, run_ggml);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add_apart(registry.matmul, row, "blocks_int8", supports_blocks_int8, run_blocks_int8);
-    for (const IsaRow& row : rows)
-        add(registry.matmul, row, "weight4", row.few_loops ? supports_weight4_tiles : supports_weight4, run_weight4);
+    for (const IsaRow& row : isas_with_weight4()) add(registry.matmul, row, "weight4", row.supports4, run_weight4);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add(registry.matmul, row, "weight8", supports_weight8, run_weight8);
     for (const IsaRow& row : rows)

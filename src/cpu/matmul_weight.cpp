@@ -149,6 +149,18 @@ std::string supports_weight4_tiles(const MatmulProblem& problem) {
     return one_group || format.group_columns % 128 == 0 ? "" : core::join("groups of ", format.group_columns, " are not a multiple of 128");
 }
 
+std::string supports_weight4_bf16(const MatmulProblem& problem) {
+    if (std::string reason = supports_weight4(problem); !reason.empty()) return reason;
+    const core::Format& format = problem.weight.quantized.format;
+    if (bf16_parts(problem.x) > 2) return "for tokens in bf16 or fp16";
+    if (format.element == Element::nf4) return "levels that bf16 does not hold";
+    const bool one_group = format.is_ggml() || format.group_columns == 0 || format.group_columns >= problem.k();
+    if (one_group || format.group_columns % 128 == 0) return "";
+    if (format.asymmetric) return "zero points of groups smaller than 128";
+    return 128 % format.group_columns == 0 ? ""
+                                           : core::join("groups of ", format.group_columns, " neither divide 128 nor are multiples of it");
+}
+
 void run_weight4(const Isa& isa, const MatmulProblem& problem) {
     const core::QuantizedView& view = problem.weight.quantized;
     const Element element = view.format.element;

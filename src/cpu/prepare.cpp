@@ -95,11 +95,16 @@ void load_rows(const Isa& isa, const core::Operand& operand, int64_t first_row, 
     }
 }
 
+int bf16_parts(const core::Operand& x) {
+    const Element element = x.format().element;
+    return element == Element::bf16 ? 1 : element == Element::fp16 ? 2 : 3;
+}
+
 PreparedFloats prepare_floats(const core::Context& context, const Isa& isa, const core::Operand& x, TokenOrder order) {
     PreparedFloats prepared;
     const int64_t columns = x.columns(), padded = padded_columns(columns), stride = float_row_stride(columns);
     prepared.values = std::make_unique_for_overwrite<float[]>(size_t(x.rows() * stride));
-    prepared.tokens = {prepared.values.get(), stride, x.rows()};
+    prepared.tokens = {prepared.values.get(), stride, x.rows(), nullptr, bf16_parts(x)};
     const int64_t per_task = is_turned(x) ? rows_at_once : 1;
     context.parallel(core::ceil_div(x.rows(), per_task), [&](int64_t task) {
         const int64_t first = task * per_task, rows = std::min(per_task, x.rows() - first);

@@ -27,6 +27,9 @@ enum class TokenOrder {
     even_then_odd,  // inside each chunk of 32: values 0, 2, ... 30, then 1, 3, ... 31 (see Weight4)
 };
 
+// How many bf16 numbers it may take to make up a value: it has 8, 11 or 24 bits.
+int bf16_parts(const core::Operand& x);
+
 // All rows of x in fp32, padded with zeros.
 struct PreparedFloats {
     std::unique_ptr<float[]> values;

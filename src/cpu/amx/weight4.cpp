@@ -1,18 +1,14 @@
 // 4-bit codes times fp32 tokens. Vectors of fp32 need a lookup and an FMA per token for every 16 weights; tiles of bf16 do with one lookup
-// for 32 weights and five tokens, and lose nothing: an fp32 number is the sum of three bf16 numbers,
+// for 32 weights and five tokens, and lose nothing: an fp32 number is the sum of three bf16 numbers, and what a 4-bit code stands for is
+// one (bf16_parts.hpp). A token is three columns of the right operand; products are summed up in fp32.
 //
-//     x = high + middle + low        8 bits each, cut off, not rounded
-//
-// and what a 4-bit code stands for is one. A token is three columns of the right operand; products are summed up in fp32.
-//
-// A step takes 128 values of a row, 64 bytes. Seen as 32 words of 16 bits, nibble j of word w is value 4 w + j: one shift and one lookup
-// make 32 bf16 numbers of nibble j of all words, which is a row of left operand j. The right operands have the same order, with two
-// numbers of a column side by side as TDPBF16PS wants them: [j][w / 2][column][w % 2].
+// The numbers of nibble j of all words of a step are a row of left operand j. The right operands have the same order, with two numbers of a
+// column side by side as TDPBF16PS wants them: [j][w / 2][column][w % 2].
 #include <cstring>
 
 #include "cpu/amx/products.hpp"
 #include "cpu/amx/tiles.hpp"
-#include "cpu/avx512/vectors.hpp"
+#include "cpu/avx512/bf16_parts.hpp"
 #include "cpu/simd/arithmetic.hpp"
 #include "cpu/simd/scratch.hpp"
 #include "cpu/simd/stream.hpp"
@@ -20,49 +16,11 @@
 namespace lowbit::cpu::amx {
 namespace {
 
-constexpr int64_t step_values = 128, step_bytes = 64;
+constexpr int64_t step_values = word_step_values, step_bytes = word_step_bytes;
 constexpr int64_t planes = 3, tile_tokens = tile_rows / planes;
-constexpr int64_t most_batches = 2;  // of tokens, which share the decoded weight: what the tile registers hold
-constexpr int64_t least_tokens = 2;  // of one, avx512_isa() makes no more work than reading the weight does
-constexpr int nibble_count = 4;      // of a word: tiles of a step
-
-uint32_t bits_of(float value) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-// What the codes mean, as bf16, for every zero point there can be. All 32 entries that a lookup distinguishes: the bit above a nibble
-// belongs to the next one.
-struct Tables {
-    static constexpr int64_t zero_points = 256;
-    alignas(64) uint16_t numbers[zero_points][32];
-
-    // False where a number would not be exact.
-    bool fill(const Weight4& weight) {
-        for (int64_t zero = 0; zero < (weight.zeros ? zero_points : 1); ++zero)
-            for (int i = 0; i < 32; ++i) {
-                const uint32_t bits = bits_of(weight.values[i % 16] - float(zero));
-                if (bits & 0xffff) return false;
-                numbers[zero][i] = uint16_t(bits >> 16);
-            }
-        return true;
-    }
-};
-
-// Tile instructions take subnormal numbers for zero, and sums are scaled at the end. So no part of a token may be subnormal, and no sum
-// overflow that would not do so in the end.
-bool fits(const FloatTokens& x, int64_t columns) {
-    const __m512 least = _mm512_set1_ps(0x1p-100f), most = _mm512_set1_ps(0x1p+90f);
-    for (int64_t token = 0; token < x.tokens; ++token)
-        for (int64_t i = 0; i < columns; i += 16) {  // rows are padded
-            const __m512 value = _mm512_abs_ps(_mm512_loadu_ps(x.values + token * x.stride + i));
-            const __mmask16 nonzero = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-            const __mmask16 inside = _mm512_cmp_ps_mask(value, least, _CMP_GE_OQ) & _mm512_cmp_ps_mask(value, most, _CMP_LE_OQ);
-            if (nonzero & ~inside) return false;
-        }
-    return true;
-}
+constexpr int64_t most_batches = 2;         // of tokens, which share the decoded weight: what the tile registers hold
+constexpr int64_t least_tokens = 2;         // of one, avx512_isa() makes no more work than reading the weight does
+constexpr int nibble_count = word_nibbles;  // tiles of a step
 
 constexpr int64_t most_tokens = most_batches * tile_tokens;  // at a time
 
@@ -103,25 +61,9 @@ private:
     void pack_step(const FloatTokens& x, int64_t first, int64_t used, int64_t step, int64_t values, int64_t batch) const {
         __m512i right[nibble_count][tile_rows] = {};  // [j][column], one word pair per element
         for (int64_t t = 0; t < used; ++t) {
-            const float* token = x.values + (first + t) * x.stride + step * step_values;
-            alignas(64) float last[step_values], ordered[step_values];  // ordered[j][e] = value 8 e + j
-            const int64_t there = padded_columns(values) - step * step_values;
-            if (there < step_values) {
-                std::memset(last, 0, sizeof last);
-                std::memcpy(last, token, size_t(there) * sizeof(float));
-                token = last;
-            }
-            Avx512::pack_nibble_order(token, ordered);
-            for (int j = 0; j < nibble_count; ++j) {
-                __m512 even = _mm512_load_ps(ordered + 16 * j), odd = _mm512_load_ps(ordered + 16 * (j + nibble_count));
-                for (int64_t plane = 0; plane < planes; ++plane) {
-                    const __m512 even_top = top(even), odd_top = top(odd);
-                    right[j][plane * tokens + t] =
-                        _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even_top), 16), _mm512_castps_si512(odd_top));
-                    even = _mm512_sub_ps(even, even_top);
-                    odd = _mm512_sub_ps(odd, odd_top);
-                }
-            }
+            StepParts parts(x.values + (first + t) * x.stride, values, step);
+            for (int64_t plane = 0; plane < planes; ++plane)
+                for (int j = 0; j < nibble_count; ++j) right[j][plane * tokens + t] = parts.next(j);
         }
         const auto there = __mmask16((1u << columns) - 1);
         for (int j = 0; j < nibble_count; ++j) {
@@ -129,15 +71,11 @@ private:
             for (int64_t r = 0; r < tile_rows; ++r) _mm512_mask_storeu_epi32(tile(step, batch, j) + r * tile_stride, there, right[j][r]);
         }
     }
-
-    static __m512 top(__m512 value) {
-        return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(value), _mm512_set1_epi32(-0x10000)));
-    }
 };
 
 // What the product of 16 rows works in.
 struct Workspace {
-    Tables tables;
+    WordTables tables;
     alignas(64) uint8_t numbers[nibble_count][tile_size];      // a decoded step: [j][row][w]
     alignas(64) float groups[2][most_batches][tile_rows][16];  // sums of a group as they left the tiles, by turns
 };
@@ -176,19 +114,19 @@ struct Panel {
             _mm512_store_si512(to + tile_size + r * tile_bytes, _mm512_permutexvar_epi16(high, table));
         };
         if (bytes >= step_bytes && !weight.zeros) {
-            const __m512i table = _mm512_load_si512(work.tables.numbers[0]);
+            const __m512i table = work.tables.table(0);
 #pragma GCC unroll 16
             for (int r = 0; r < tile_rows; ++r) {
-                if (j == 0) stream.prefetch(codes[r], first, step_bytes);
+                if (j == 0) stream.prefetch_ahead(codes[r], first, step_bytes);
                 put(r, _mm512_loadu_si512(codes[r] + first), table);
             }
             return;
         }
         const __mmask64 there = bytes >= step_bytes ? ~__mmask64(0) : (__mmask64(1) << bytes) - 1;
         for (int64_t r = 0; r < tile_rows; ++r) {
-            if (j == 0) stream.prefetch(codes[r], first, step_bytes);
+            if (j == 0) stream.prefetch_ahead(codes[r], first, step_bytes);
             const int64_t zero = weight.zeros ? int64_t(weight.zeros[scales[r] - weight.scales + group]) : 0;
-            put(r, _mm512_maskz_loadu_epi8(there, codes[r] + first), _mm512_load_si512(work.tables.numbers[zero]));
+            put(r, _mm512_maskz_loadu_epi8(there, codes[r] + first), work.tables.table(zero));
         }
     }
 
@@ -272,7 +210,7 @@ void multiply_rows(const Weight4& weight, const PackedTokens& tokens, Workspace&
 bool is_for_tiles(const Weight4& kind, const FloatTokens& x) {
     if (kind.block_bytes || kind.columns == 0 || x.tokens < least_tokens) return false;
     if (kind.group < kind.columns && kind.group % step_values) return false;
-    return fits(x, padded_columns(kind.columns));
+    return has_normal_parts(x, padded_columns(kind.columns));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ struct BitsKernel {
         panel = weight.bits + row * weight.row_stride;
         const Stream stream{weight.row_stride, panel_rows};
         for (int64_t r = 0; r < count; ++r) {
-            stream.prefetch(panel + r * weight.row_stride, first, bytes);
+            stream.prefetch_ahead(panel + r * weight.row_stride, first, bytes);
             if (first + bytes > whole()) load_tail(panel + r * weight.row_stride, weight_tails[r]);
         }
     }

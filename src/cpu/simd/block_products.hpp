@@ -220,7 +220,7 @@ struct BlockProduct {
         typename Format::Terms terms[Rows];
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
-            stream.prefetch(weight.codes + (row + r) * weight.row_stride, unit * unit_bytes<Format>, unit_bytes<Format>);
+            stream.prefetch_ahead(weight.codes + (row + r) * weight.row_stride, unit * unit_bytes<Format>, unit_bytes<Format>);
             terms[r] = Format::terms(bytes + r * weight.row_stride, blocks);
         }
         unrolled<Format::steps>([&]<int step>() __attribute__((always_inline)) {

@@ -158,7 +158,7 @@ private:
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             const uint8_t* codes = weight + (row + r) * row_stride;
-            stream.prefetch(codes, step * step_bytes, step_bytes);
+            stream.prefetch_ahead(codes, step * step_bytes, step_bytes);
             weights[r] = Format::decode(codes + step * step_bytes, count);
         }
         add_step<S, Format>(weights, x.template at<Tokens>(token, step), sums);
@@ -187,7 +187,7 @@ struct BlockPanels {
         const Stream stream{row_stride, panel_rows};
         for (int64_t r = 0; r < count; ++r) {
             const uint8_t* codes = weight + (row + r) * row_stride;
-            stream.prefetch(codes, first * step_bytes, steps * step_bytes);
+            stream.prefetch_ahead(codes, first * step_bytes, steps * step_bytes);
             for (int64_t s = 0; s < steps; ++s)
                 panel[r][s] = Format::decode(codes + (first + s) * step_bytes, int(smaller(S::lanes, x.blocks - (first + s) * S::lanes)));
         }

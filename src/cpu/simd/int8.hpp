@@ -57,7 +57,7 @@ struct Int8Kernel {
         const Stream stream{weight_stride, panel_rows};
         const bool has_tail = first + codes > whole();
         for (int64_t r = 0; r < count; ++r) {
-            stream.prefetch(reinterpret_cast<const uint8_t*>(panel + r * weight_stride), first, codes);
+            stream.prefetch_ahead(reinterpret_cast<const uint8_t*>(panel + r * weight_stride), first, codes);
             if (has_tail) std::memcpy(weight_tails[r], panel + r * weight_stride + whole(), size_t(columns - whole()));
         }
     }

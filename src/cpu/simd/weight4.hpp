@@ -157,7 +157,7 @@ struct Weight4Kernel {
             }
             for (const int64_t end = smaller(steps, step + group_steps); step < end; ++step) {
 #pragma GCC unroll 8
-                for (int r = 0; r < Rows; ++r) stream.prefetch(row_codes(row + r), step * step_bytes, step_bytes);
+                for (int r = 0; r < Rows; ++r) stream.prefetch_ahead(row_codes(row + r), step * step_bytes, step_bytes);
                 codes.load(weight, row, step, step + 1 == steps);
                 add_step(
                     token,
@@ -177,7 +177,7 @@ struct Weight4Kernel {
             Float scales[Rows];
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
-                stream.prefetch(row_codes(row + r), offset, S::lanes * block_bytes);
+                stream.prefetch_ahead(row_codes(row + r), offset, S::lanes * block_bytes);
                 const uint8_t* block = row_codes(row + r) + offset;
                 codes[r] = S::gather_lanes(block + sizeof(uint16_t), block_bytes, there);
                 scales[r] = S::spread_halves(block, block_bytes, there);
@@ -215,7 +215,7 @@ struct Weight4Kernel {
             Float scales[Rows], zeros[Rows];
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
-                stream.prefetch(row_codes(row + r), step * step_bytes, step_bytes);
+                stream.prefetch_ahead(row_codes(row + r), step * step_bytes, step_bytes);
                 const int64_t at = (row + r) * weight.scale_stride + first;
                 scales[r] = S::spread(weight.scales + at, index);
                 if constexpr (has_zeros) zeros[r] = S::spread(weight.zeros + at, index);

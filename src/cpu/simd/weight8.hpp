@@ -55,7 +55,7 @@ private:
             for (int64_t start = first; start < end; start += run) {
                 const int64_t count = smaller(run, end - start);
 #pragma GCC unroll 8
-                for (int r = 0; r < Rows; ++r) stream.prefetch(codes + r * weight.row_stride, start, count);
+                for (int r = 0; r < Rows; ++r) stream.prefetch_ahead(codes + r * weight.row_stride, start, count);
                 add_group(codes + start, count, token, start, scales, zeros, sums);
             }
         }
@@ -67,7 +67,7 @@ private:
         for (int64_t start = 0; start < weight.columns; start += run) {
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r)
-                stream.prefetch(codes + r * weight.row_stride, start / block_values * block_bytes, run / block_values * block_bytes);
+                stream.prefetch_ahead(codes + r * weight.row_stride, start / block_values * block_bytes, run / block_values * block_bytes);
             for (int64_t first = start; first < smaller(start + run, weight.columns); first += block_values) {
                 const uint8_t* block = codes + first / block_values * block_bytes;
                 Float scales[Rows], zeros[Rows] = {};
