@@ -17,6 +17,8 @@ using core::MatmulProblem;
 constexpr int64_t most_tokens = 32;
 // The same for 8-bit codes with groups of 32 and less, which multiply by a scale after every two vectors.
 constexpr int64_t most_tokens_of_small_groups = 16, small_group = 32;
+// Above this many tokens in fp16, which are two products of bf16 each, those of fp32 take less time.
+constexpr int64_t most_tokens_of_two_parts = 2;
 
 std::string reason_against_tokens(const MatmulProblem& problem) {
     if (problem.raw_integers()) return "no raw int32 output";
@@ -152,7 +154,9 @@ std::string supports_weight4_tiles(const MatmulProblem& problem) {
 std::string supports_weight4_bf16(const MatmulProblem& problem) {
     if (std::string reason = supports_weight4(problem); !reason.empty()) return reason;
     const core::Format& format = problem.weight.quantized.format;
-    if (bf16_parts(problem.x) > 2) return "for tokens in bf16 or fp16";
+    const int parts = bf16_parts(problem.x);
+    if (parts > 2) return "for tokens in bf16 or fp16";
+    if (parts > 1 && problem.m() > most_tokens_of_two_parts) return core::join("more than ", most_tokens_of_two_parts, " tokens in fp16");
     if (format.element == Element::nf4) return "levels that bf16 does not hold";
     const bool one_group = format.is_ggml() || format.group_columns == 0 || format.group_columns >= problem.k();
     if (one_group || format.group_columns % 128 == 0) return "";
