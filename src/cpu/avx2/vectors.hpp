@@ -51,6 +51,7 @@ struct Avx2 {
         half = _mm_max_ps(half, _mm_movehl_ps(half, half));
         return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
     }
+    static Float convert(Int v) { return _mm256_cvtepi32_ps(v); }
     static float sum(Float v) {
         __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
         half = _mm_add_ps(half, _mm_movehl_ps(half, half));

@@ -61,6 +61,7 @@ struct Avx512 {
         return v;
     }
     static Int load_int(const void* p) { return _mm512_loadu_si512(p); }
+    static Float convert(Int v) { return _mm512_cvtepi32_ps(v); }
     static float sum(Float v) { return _mm512_reduce_add_ps(v); }
     // Modulo 2^32, which _mm512_reduce_add_epi32 is not: GCC's ends in an addition of ints.
     static int32_t sum(Int v) {

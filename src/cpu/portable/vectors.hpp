@@ -73,6 +73,7 @@ struct Portable {
         for (int i = 0; i < width; ++i) bits |= uint32_t(a[i] == b[i]) << i;
         return bits;
     }
+    static Float convert(Int v) { return __builtin_convertvector(v, Float); }
     static float sum(Float v) { return (v[0] + v[2]) + (v[1] + v[3]); }
     static int32_t sum(Int v) { return int32_t(uint32_t(v[0]) + uint32_t(v[1]) + uint32_t(v[2]) + uint32_t(v[3])); }
     // int32 sums are modulo 2^32 everywhere.

@@ -60,6 +60,7 @@ struct BlockFormat {
     static constexpr int minimum_vectors = 0;
     static constexpr int group = 32;              // values that a minimum covers
     static constexpr float minimum_sign = -1.0f;  // value = scale * code - minimum
+    static constexpr bool has_numbers = false;    // Terms are 16 numbers: a scale for each of eight groups of 32, and a minimum
 };
 
 // Indices of the numbers of a step: its sixteens, or pairs of them.
@@ -76,6 +77,7 @@ struct AffineBlock : BlockFormat<type, 0> {
     static constexpr int64_t unit_blocks = 1;
     static constexpr int steps = 8 / S::lanes;
     static constexpr int nibbles_at = type == Element::q4_k ? 16 : 48;
+    static constexpr bool has_numbers = true;
 
     // The number of a sub-block: chunk / 2 * 2 + half.
     static constexpr int sixteen(int step, int half, int lane) {

@@ -2,7 +2,8 @@
 //
 // fp32 tokens: the codes of a lane become fp32 numbers, their products with the tokens are added up and multiplied by the lane's scale.
 // int8 tokens in blocks of 32: an exact integer dot product per lane, times both scales. What a type adds to each value of a group is
-// multiplied by the sum of the group's tokens, once.
+// multiplied by the sum of the group's tokens, once. One token of a type whose scales and minimums are 16 numbers side by side: these are
+// multiplied by what the token has for them, all at once, before they go to their lanes.
 //
 // Tokens are prepared once for all rows, unit by unit, in the order of the codes: [tile][unit][token of the tile].
 #pragma once
@@ -50,10 +51,33 @@ requires(Format::minimum_vectors == 0) struct GroupSums<S, Format> {
     void pack(const Sum&) {}
 };
 
+// What the 16 numbers of a unit are multiplied by: the scales of the token's groups, and their sums.
+template <class S, class Format>
+struct NumberFactors {
+    alignas(64) float values[16], ones[16];  // ones: which of the products are results by themselves
+
+    template <class Sum>
+    void pack(const float* scales, const Sum& sum) {
+        for (int group = 0; group < 8; ++group) {
+            values[group] = scales[group], values[8 + group] = Format::minimum_sign * sum(group);
+            ones[group] = 0, ones[8 + group] = 1;
+        }
+    }
+    [[gnu::always_inline]] void multiply(typename Format::Terms& terms) const {
+#pragma GCC unroll 8
+        for (int i = 0; i < 16; i += S::width) S::store(terms.numbers + i, S::mul(S::load(terms.numbers + i), S::load(values + i)));
+    }
+};
+template <class S, class Format>
+requires(!Format::has_numbers) struct NumberFactors<S, Format> {
+};
+
 // A unit of one token, in fp32.
 template <class S, class Format>
 struct FloatUnit {
     using Tokens = FloatTokens;
+    template <int Tokens>
+    static constexpr bool multiplies_numbers = false;
     static constexpr int64_t step_values = 32 * S::lanes;
 
     alignas(64) float values[unit_values<Format>];  // by steps, each in the order of S::pack_nibble_order
@@ -130,6 +154,10 @@ struct IntegerUnit {
     };
     Half halves[Format::steps][2];
     [[no_unique_address]] GroupSums<S, Format> sums;
+    [[no_unique_address]] NumberFactors<S, Format> factors;
+
+    template <int Tokens>
+    static constexpr bool multiplies_numbers = Format::has_numbers&& Tokens == 1;
 
     void pack(const BlockTokens& x, int64_t token, int64_t first, int64_t there) {
         const int8_t* codes = x.codes + token * x.columns + first;
@@ -141,11 +169,13 @@ struct IntegerUnit {
                     const bool is_there = 16 * sixteen < there;
                     pack(halves[step][half], lane, is_there ? codes + 16 * sixteen : nullptr, is_there ? scales[sixteen / 2] : 0.0f);
                 }
-        sums.pack([&](int group) {
+        const auto group_sum = [&](int group) {
             int32_t sum = 0;
             for (int i = group * Format::group; i < (group + 1) * Format::group && i < there; ++i) sum += codes[i];
             return group * Format::group < there ? float(sum) * scales[group * Format::group / 32] : 0.0f;
-        });
+        };
+        sums.pack(group_sum);
+        if constexpr (Format::has_numbers) factors.pack(scales, group_sum);
     }
 
     template <int step, int Rows, int Tokens>
@@ -155,6 +185,15 @@ struct IntegerUnit {
             typename S::Float scales[Rows];
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) scales[r] = Format::template scale<step, half>(terms[r]);
+            if constexpr (multiplies_numbers<Tokens>) {
+                const typename S::Bytes token_codes = S::load_bytes(x->halves[step][half].codes);
+#pragma GCC unroll 8
+                for (int r = 0; r < Rows; ++r) {
+                    const typename S::Int dot = S::dot_codes(typename S::Int{}, half ? codes[r].high : codes[r].low, token_codes);
+                    sums[r][0] = S::fma(S::convert(dot), scales[r], sums[r][0]);
+                }
+                return;
+            }
 #pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) {
                 const Half& token = x[t].halves[step][half];
@@ -222,6 +261,7 @@ struct BlockProduct {
         for (int r = 0; r < Rows; ++r) {
             stream.prefetch_ahead(weight.codes + (row + r) * weight.row_stride, unit * unit_bytes<Format>, unit_bytes<Format>);
             terms[r] = Format::terms(bytes + r * weight.row_stride, blocks);
+            if constexpr (Unit::template multiplies_numbers<Tokens>) tokens->factors.multiply(terms[r]);
         }
         unrolled<Format::steps>([&]<int step>() __attribute__((always_inline)) {
             BlockCodes<S> codes[Rows];
@@ -240,7 +280,13 @@ struct BlockProduct {
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
-                for (int t = 0; t < Tokens; ++t) sums[r][t] = S::fma(Format::minimum(terms[r], v), tokens[t].sums[v], sums[r][t]);
+                for (int t = 0; t < Tokens; ++t) {
+                    if constexpr (Unit::template multiplies_numbers<Tokens>)
+                        sums[r][t] = S::fma(Format::minimum(terms[r], v),
+                                            S::load(tokens->factors.ones + Format::minimums_at + v * S::width), sums[r][t]);
+                    else
+                        sums[r][t] = S::fma(Format::minimum(terms[r], v), tokens[t].sums[v], sums[r][t]);
+                }
     }
 
     static int64_t packed_bytes(int64_t tokens, int64_t columns) { return tokens * units(columns) * int64_t(sizeof(Unit)); }
