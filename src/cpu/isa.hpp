@@ -115,8 +115,8 @@ struct Isa {
 
     // out[row][token] = sum over k of value(row, k) * x[token][k], in fp32.
     void (*weight4)(const Weight4& weight, const FloatTokens& x, float* out, int64_t out_stride);
-    // Tokens in an order of weight4's own, made once for all rows, in `parts` parts. How many bytes they take for a weight of this kind; 0,
-    // or no such function: weight4 takes them as they are.
+    // Tokens in an order of weight4's own, made once for all rows, in `parts` parts, in memory aligned to 64 bytes. How many bytes they
+    // take for a weight of this kind; 0, or no such function: weight4 takes them as they are.
     int64_t (*packed4_bytes)(const Weight4& kind, const FloatTokens& x) = nullptr;
     void (*pack4)(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) = nullptr;
     void (*weight8)(const Weight8& weight, const FloatTokens& x, float* out, int64_t out_stride);
@@ -166,9 +166,11 @@ struct Isa {
 };
 
 const Isa& portable_isa();
-const Isa& avx2_isa();  // x86-64 builds only, as the next two
+const Isa& avx2_isa();  // x86-64 builds only, as the next ones
 const Isa& avx512_isa();
-const Isa& amx_isa();  // weight4; int8, q4_0_q8 and q8_0_q8 for many tokens; integer_peak. The rest is avx512's
+const Isa& avx512_popcnt_isa();  // bits; the rest is avx512's
+const Isa& avx512_bf16_isa();    // weight4 for tokens of one or two bf16 parts; the rest is avx512's
+const Isa& amx_isa();            // weight4; int8, q4_0_q8 and q8_0_q8 for many tokens; integer_peak. The rest is avx512's
 
 // Parts of those tables that are compiled by themselves, since they take long.
 BlockLoop<FloatTokens> portable_float_blocks(Element weight);

@@ -37,16 +37,8 @@ std::vector<IsaRow> isas() {
 std::vector<IsaRow> isas_with_weight4() {
     std::vector<IsaRow> rows = isas();
 #ifdef LOWBIT_X86
-    static const Isa bf16 = [] {
-        Isa table = avx512_isa();
-        table.name = "avx512_bf16";
-        table.weight4 = avx512_bf16::weight4;
-        table.packed4_bytes = avx512_bf16::packed4_bytes;
-        table.pack4 = avx512_bf16::pack4;
-        return table;
-    }();
     const auto place = std::ranges::find(rows, false, &IsaRow::few_loops);
-    rows.insert(place, {&bf16, "AVX-512 with BF16", features().avx512_bf16, true, supports_weight4_bf16});
+    rows.insert(place, {&avx512_bf16_isa(), "AVX-512 with BF16", features().avx512_bf16, true, supports_weight4_bf16});
 #endif
     return rows;
 }
@@ -56,13 +48,7 @@ std::vector<IsaRow> isas_with_bits() {
     std::vector<IsaRow> rows = isas();
     std::erase_if(rows, [](const IsaRow& row) { return row.few_loops; });
 #ifdef LOWBIT_X86
-    static const Isa popcnt = [] {
-        Isa table = avx512_isa();
-        table.name = "avx512_popcnt";
-        table.bits = avx512_popcnt_bits;
-        return table;
-    }();
-    rows.insert(rows.begin(), {&popcnt, "AVX-512 with VPOPCNTDQ", features().avx512_popcnt, true});
+    rows.insert(rows.begin(), {&avx512_popcnt_isa(), "AVX-512 with VPOPCNTDQ", features().avx512_popcnt, true});
 #endif
     return rows;
 }

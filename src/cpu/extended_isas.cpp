@@ -1,0 +1,51 @@
+// The tables of AVX-512 with some loops replaced. Not in the folders of those, where the compiler may copy a table with instructions that
+// few processors have: every x86 asks for them.
+#ifdef LOWBIT_X86
+#include "cpu/amx/products.hpp"
+
+namespace lowbit::cpu {
+
+const Isa& avx512_popcnt_isa() {
+    static const Isa isa = [] {
+        Isa table = avx512_isa();
+        table.name = "avx512_popcnt";
+        table.bits = avx512_popcnt_bits;
+        return table;
+    }();
+    return isa;
+}
+
+const Isa& avx512_bf16_isa() {
+    static const Isa isa = [] {
+        Isa table = avx512_isa();
+        table.name = "avx512_bf16";
+        table.weight4 = avx512_bf16::weight4;
+        table.packed4_bytes = avx512_bf16::packed4_bytes;
+        table.pack4 = avx512_bf16::pack4;
+        return table;
+    }();
+    return isa;
+}
+
+const Isa& amx_isa() {
+    static const Isa isa = [] {
+        Isa table = avx512_isa();
+        table.name = "amx";
+        table.int8 = amx::int8;
+        table.packed8_bytes = amx::packed8_bytes;
+        table.pack8 = amx::pack8;
+        table.q4_0_q8 = amx::q4_0_q8;
+        table.q8_0_q8 = amx::q8_0_q8;
+        table.weight4 = amx::weight4;
+        table.packed4_bytes = amx::packed4_bytes;
+        table.pack4 = amx::pack4;
+        table.int_lines = amx::int_lines;
+        table.float_lines = amx::float_lines;
+        table.integer_peak = amx::integer_peak;
+        return table;
+    }();
+    return isa;
+}
+
+}  // namespace lowbit::cpu
+#endif
