@@ -119,6 +119,9 @@ struct Isa {
     // take for a weight of this kind; 0, or no such function: weight4 takes them as they are.
     int64_t (*packed4_bytes)(const Weight4& kind, const FloatTokens& x) = nullptr;
     void (*pack4)(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) = nullptr;
+    // int4 without, or uint4 with zero points, whole chunks, groups that divide 128 or are multiples of it, times blocks: sum over chunks
+    // of both scales * (exact integer dot product). `values` is not looked at.
+    void (*weight4_int8)(const Weight4& weight, const BlockTokens& x, float* out, int64_t out_stride);
     void (*weight8)(const Weight8& weight, const FloatTokens& x, float* out, int64_t out_stride);
     // The same for fp32 rows, `row_stride` values apart, padded like the tokens; `columns` is a multiple of column_padding. Adds to `out`.
     void (*dense)(const float* weight, int64_t row_stride, int64_t rows, int64_t columns, const FloatTokens& x, float* out,

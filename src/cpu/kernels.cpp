@@ -93,6 +93,8 @@ void register_kernels(core::Registry& registry) {
     for (const IsaRow& row : rows) add(registry.matmul, row, "ggml", supports_ggml, run_ggml);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add_apart(registry.matmul, row, "blocks_int8", supports_blocks_int8, run_blocks_int8);
+    for (const IsaRow& row : rows)
+        if (!row.few_loops) add(registry.matmul, row, "weight4_int8", supports_weight4_int8, run_weight4_int8);
     for (const IsaRow& row : isas_with_weight4()) add(registry.matmul, row, "weight4", row.supports4, run_weight4);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add(registry.matmul, row, "weight8", supports_weight8, run_weight8);

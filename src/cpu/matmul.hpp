@@ -12,6 +12,8 @@ std::string supports_weight4(const core::MatmulProblem& problem);
 std::string supports_weight4_tiles(const core::MatmulProblem& problem);  // what matrix tiles do better than vectors
 std::string supports_weight4_bf16(const core::MatmulProblem& problem);   // what vectors of bf16 do better than those of fp32
 void run_weight4(const Isa& isa, const core::MatmulProblem& problem);
+std::string supports_weight4_int8(const core::MatmulProblem& problem);
+void run_weight4_int8(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_weight8(const core::MatmulProblem& problem);
 void run_weight8(const Isa& isa, const core::MatmulProblem& problem);
 

@@ -183,6 +183,26 @@ void run_weight4(const Isa& isa, const MatmulProblem& problem) {
     });
 }
 
+std::string supports_weight4_int8(const MatmulProblem& problem) {
+    if (const std::string reason = reason_against_tokens(problem); !reason.empty()) return reason;
+    const core::Format& format = problem.weight.quantized.format;
+    if (!has_blocks(problem.x.format())) return "for q8_1, q8_0 or int8 tokens with one scale each";
+    if (format.element != (format.asymmetric ? Element::uint4 : Element::int4)) return "for int4, and uint4 with zero points";
+    if (problem.k() % 32 || problem.k() == 0) return core::join("K = ", problem.k(), " is not a multiple of 32");
+    const int64_t group = format.group_columns;
+    if (group && group < problem.k() && group % 128 && 128 % group) return core::join("groups of ", group);
+    return group && group < 32 ? core::join("groups of ", group) : "";
+}
+
+void run_weight4_int8(const Isa& isa, const MatmulProblem& problem) {
+    const PreparedBlocks x = prepare_blocks(*problem.context, problem.x.quantized);
+    stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
+        RowScales scales;
+        const Weight4 weight = rows_of_weight<Weight4>(isa, problem.weight.quantized, piece, scales);
+        isa.weight4_int8(weight, x.part(0, problem.m()), sums, piece.stride());
+    });
+}
+
 std::string supports_weight8(const MatmulProblem& problem) {
     if (const std::string reason = reason_against_tokens(problem); !reason.empty()) return reason;
     const core::Format& format = problem.weight.quantized.format;

@@ -237,6 +237,7 @@ struct Avx2 {
     static Bytes move_bits(Bytes v) {
         return places < 0 ? _mm256_slli_epi32(v, -places) : _mm256_srli_epi32(v, places);
     }
+    static Bytes flip(Bytes v, int mask) { return _mm256_xor_si256(v, _mm256_set1_epi8(char(mask))); }
     static Bytes keep(Bytes v, int mask) { return _mm256_and_si256(v, _mm256_set1_epi8(char(mask))); }
     static Bytes merge(Bytes a, Bytes b, int mask) { return _mm256_or_si256(a, keep(b, mask)); }
     // 16 more for code i of a lane where bit i of the 16 bits at p + lane * stride is set.

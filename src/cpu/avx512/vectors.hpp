@@ -240,6 +240,7 @@ struct Avx512 {
         if constexpr (a == b) return _mm512_ror_epi32(v, a);
         return _mm512_rorv_epi32(v, _mm512_set_epi32(b, b, b, b, b, b, b, b, a, a, a, a, a, a, a, a));
     }
+    static Bytes flip(Bytes v, int mask) { return _mm512_xor_si512(v, _mm512_set1_epi8(char(mask))); }
     static Bytes keep(Bytes v, int mask) { return _mm512_and_si512(v, _mm512_set1_epi8(char(mask))); }
     // a | (b & mask), in one instruction.
     static Bytes merge(Bytes a, Bytes b, int mask) { return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8(char(mask)), 0xf8); }

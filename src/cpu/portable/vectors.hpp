@@ -201,6 +201,7 @@ struct Portable {
         if constexpr (places < 0) return Bytes(Unsigned(v) << -places);
         return Bytes(Unsigned(v) >> (places < 0 ? 0 : places));
     }
+    static Bytes flip(Bytes v, int mask) { return v ^ int8_t(mask); }
     static Bytes keep(Bytes v, int mask) { return v & int8_t(mask); }
     static Bytes merge(Bytes a, Bytes b, int mask) { return a | keep(b, mask); }
     // 16 more for code i where bit i of the 16 bits at p is set.

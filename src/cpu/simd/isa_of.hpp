@@ -9,6 +9,7 @@
 #include "cpu/simd/peak.hpp"
 #include "cpu/simd/quantize.hpp"
 #include "cpu/simd/weight4.hpp"
+#include "cpu/simd/weight4_int8.hpp"
 #include "cpu/simd/weight8.hpp"
 
 namespace lowbit::cpu {
@@ -18,6 +19,7 @@ template <class S>
 constexpr Isa isa_of(const char* name, decltype(Isa::float_blocks) float_blocks, decltype(Isa::integer_blocks) integer_blocks) {
     return {.name = name,
             .weight4 = weight4<S>,
+            .weight4_int8 = weight4_int8<S>,
             .weight8 = weight8<S>,
             .dense = dense<S>,
             .int8 = int8<S>,
