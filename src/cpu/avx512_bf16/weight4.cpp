@@ -40,19 +40,17 @@ struct PackedTokens {
     }
 };
 
-// Codes that run on. Groups are whole steps, and all elements of a vector have the same scale ...
-struct Groups {
+// Codes that run on, with their scales in a plane of their own.
+struct RunningCodes {
     const Weight4& weight;
     const WordTables& tables;
     int64_t steps;
     static constexpr int64_t bytes_of_step = step_bytes;
-    static constexpr int tile_rows = 8;  // of one token
 
-    int64_t group_steps() const { return weight.group >= weight.columns ? steps : weight.group / step_values; }
+    RunningCodes(const Weight4& w, const WordTables& t, int64_t s) : weight(w), tables(t), steps(s) {}
+
     int64_t whole_steps() const { return weight.columns / step_values; }
     int64_t index(int64_t row, int64_t group) const { return row * weight.scale_stride + group; }
-    Float scale(int64_t row, int64_t group) const { return _mm512_set1_ps(weight.scales[index(row, group)]); }
-    __m512i table(int64_t, int64_t) const { return tables.table(0); }
     static __m512i whole_codes(const uint8_t* bytes) { return _mm512_loadu_si512(bytes); }
     __m512i last_codes(const uint8_t* bytes) const {
         const int64_t there = (weight.columns + 1) / 2 - (steps - 1) * step_bytes;
@@ -60,16 +58,23 @@ struct Groups {
     }
 };
 
-struct GroupsWithZeros : Groups {
-    __m512i table(int64_t row, int64_t group) const { return tables.table(int64_t(weight.zeros[index(row, group)])); }
+// Groups are whole steps, and all elements of a vector have the same scale ...
+template <bool has_zeros>
+struct Groups : RunningCodes {
+    static constexpr int tile_rows = 8;  // of one token
+
+    using RunningCodes::RunningCodes;
+    int64_t group_steps() const { return weight.group >= weight.columns ? steps : weight.group / step_values; }
+    Float scale(int64_t row, int64_t group) const { return _mm512_set1_ps(weight.scales[index(row, group)]); }
+    __m512i table(int64_t row, int64_t group) const { return tables.table(has_zeros ? int64_t(weight.zeros[index(row, group)]) : 0); }
 };
 
 // ... or a step has several groups, of 32 or 64, and each lane its scale.
-struct LaneGroups : Groups {
+struct LaneGroups : RunningCodes {
     static constexpr int tile_rows = 4;
     Avx512::LaneIndex each, last;
 
-    LaneGroups(const Weight4& w, const WordTables& t, int64_t s) : Groups{w, t, s}, each(lane_index(0)), last(lane_index(s - 1)) {}
+    LaneGroups(const Weight4& w, const WordTables& t, int64_t s) : RunningCodes(w, t, s), each(lane_index(0)), last(lane_index(s - 1)) {}
 
     int64_t group_steps() const { return 1; }
     int64_t step_groups() const { return step_values / weight.group; }
@@ -82,6 +87,7 @@ struct LaneGroups : Groups {
     Float scale(int64_t row, int64_t step) const {
         return Avx512::spread(weight.scales + index(row, step * step_groups()), step + 1 == steps ? last : each);
     }
+    __m512i table(int64_t, int64_t) const { return tables.table(0); }
 };
 
 // GGML blocks of 32: an fp16 scale before each.
@@ -214,9 +220,9 @@ void weight4(const Weight4& weight, const FloatTokens& x, float* out, int64_t ou
     else if (weight.group < step_values && weight.group < weight.columns)
         multiply(LaneGroups(weight, *tables.data(), packed.steps), packed, x.tokens, out, out_stride);
     else if (weight.zeros)
-        multiply(GroupsWithZeros{{weight, *tables.data(), packed.steps}}, packed, x.tokens, out, out_stride);
+        multiply(Groups<true>(weight, *tables.data(), packed.steps), packed, x.tokens, out, out_stride);
     else
-        multiply(Groups{weight, *tables.data(), packed.steps}, packed, x.tokens, out, out_stride);
+        multiply(Groups<false>(weight, *tables.data(), packed.steps), packed, x.tokens, out, out_stride);
 }
 
 }  // namespace lowbit::cpu::avx512_bf16
