@@ -232,7 +232,7 @@ def test_explain(device):
 
 @pytest.mark.parametrize(
     "weight, tokens, family",
-    [("int4:g128", "int8:row", "weight4"), ("int4:row", "int8:row", "weight4"), ("uint4:g32:asym", "int4:row", "weight4"),
+    [("int4:g128", "int8:row", "weight4_int8"), ("int4:row", "int8:row", "weight4_int8"), ("uint4:g32:asym", "int4:row", "weight4"),
      ("int8:g128", "fp8_e4m3:row", "weight8"), ("fp8_e4m3:row", "fp8_e4m3:row", "weight8"), ("q4_k", "fp8_e4m3:row", "blocks"), ("int8:row", "int8:row", "int8")],
 )  # fmt: skip
 def test_few_quantized_tokens_stream_the_weight(weight, tokens, family):
