@@ -4,33 +4,34 @@
 #include "cpu/amx/products.hpp"
 
 namespace lowbit::cpu {
+namespace {
+
+template <class Replace>
+Isa extended(const char* name, const Replace& replace) {
+    Isa table = avx512_isa();
+    table.name = name;
+    replace(table);
+    return table;
+}
+
+}  // namespace
 
 const Isa& avx512_popcnt_isa() {
-    static const Isa isa = [] {
-        Isa table = avx512_isa();
-        table.name = "avx512_popcnt";
-        table.bits = avx512_popcnt_bits;
-        return table;
-    }();
+    static const Isa isa = extended("avx512_popcnt", [](Isa& table) { table.bits = avx512_popcnt_bits; });
     return isa;
 }
 
 const Isa& avx512_bf16_isa() {
-    static const Isa isa = [] {
-        Isa table = avx512_isa();
-        table.name = "avx512_bf16";
+    static const Isa isa = extended("avx512_bf16", [](Isa& table) {
         table.weight4 = avx512_bf16::weight4;
         table.packed4_bytes = avx512_bf16::packed4_bytes;
         table.pack4 = avx512_bf16::pack4;
-        return table;
-    }();
+    });
     return isa;
 }
 
 const Isa& amx_isa() {
-    static const Isa isa = [] {
-        Isa table = avx512_isa();
-        table.name = "amx";
+    static const Isa isa = extended("amx", [](Isa& table) {
         table.int8 = amx::int8;
         table.packed8_bytes = amx::packed8_bytes;
         table.pack8 = amx::pack8;
@@ -42,8 +43,7 @@ const Isa& amx_isa() {
         table.int_lines = amx::int_lines;
         table.float_lines = amx::float_lines;
         table.integer_peak = amx::integer_peak;
-        return table;
-    }();
+    });
     return isa;
 }
 

@@ -16,7 +16,7 @@ struct IsaRow {
     const Isa* isa;
     const char* needs;
     bool present;
-    bool few_loops;  // AMX: integers and weight4; the other loops in its table are those of AVX-512
+    bool few_loops;  // the other loops in its table are those of AVX-512 (AMX: all but integers and weight4)
     std::string (*supports4)(const core::MatmulProblem&) = supports_weight4;
 };
 

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t step_values = word_step_values, step_bytes = word_step_bytes;
 constexpr int64_t planes = 3, tile_tokens = tile_rows / planes;
 constexpr int64_t most_batches = 2;         // of tokens, which share the decoded weight: what the tile registers hold
-constexpr int64_t least_tokens = 2;         // of one, avx512_isa() makes no more work than reading the weight does
+constexpr int64_t least_tokens = 2;         // of one, vectors are faster
 constexpr int nibble_count = word_nibbles;  // tiles of a step
 
 constexpr int64_t most_tokens = most_batches * tile_tokens;  // at a time

@@ -228,7 +228,6 @@ struct BlockProduct {
     template <int Tokens>
     static constexpr int rows = S::template block_tile_rows<Tokens>;
     static constexpr int64_t rows_at_once = 8, tokens_at_once = 16;  // packed tokens stay in the second-level cache
-    static constexpr int64_t prefetch_distance = 2048;
 
     const BlockWeight& weight;
     const Unit* x;
@@ -254,7 +253,7 @@ struct BlockProduct {
     template <int Rows, int Tokens>
     [[gnu::always_inline]] void add_unit(int64_t row, int64_t unit, int blocks, const Unit* tokens,
                                          typename S::Float (&sums)[Rows][Tokens]) const {
-        const Stream stream{weight.row_stride, Rows, prefetch_distance};
+        const Stream stream{weight.row_stride, Rows};
         const uint8_t* bytes = weight.codes + row * weight.row_stride + unit * unit_bytes<Format>;
         typename Format::Terms terms[Rows];
 #pragma GCC unroll 8
