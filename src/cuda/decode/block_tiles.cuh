@@ -152,7 +152,7 @@ struct BlocksTimesInt8 : BlockTiles<E> {
     using Mma =
         std::conditional_t<bytes, ptx::MmaInt8, std::conditional_t<Base::block.group == 16, ptx::MmaUint8Int8Short, ptx::MmaUint8Int8>>;
     static constexpr int words_per_step = Mma::values_per_step / 16, steps_per_atom = 4 / words_per_step;
-    static constexpr int token_unit_bytes = Base::unit_values + 32, token_atom_bytes = 64;
+    static constexpr int token_unit_bytes = Base::unit_values, token_atom_bytes = 64;
     static constexpr bool natural_order = false, token_terms = true;
 
     struct Group {

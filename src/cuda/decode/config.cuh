@@ -17,11 +17,12 @@ struct DecodeArgs {
     int tiles = 0;
     int half_tiles = 0;               // of each half of the weight, where one gates the other; 0: no gate
     const uint8_t* tokens = nullptr;  // rows of whole units, zeros beyond K
+    const uint8_t* terms = nullptr;   // of integer tokens, [token][unit]
     int64_t token_stride = 0;         // bytes
     int token_count = 0;
-    int sharers = 1;     // blocks of a cluster, which bring each other tokens
-    GroupScales scales;  // group 0: none
-    int groups = 0;      // of a row
+    bool begins_early = false;  // before the launch in front of it has ended
+    GroupScales scales;         // group 0: none
+    int groups = 0;             // of a row
     EpilogueArgs epilogue;
 
     // The tile at a place of the blocks' row of tiles. With a gate, those of the two halves take turns, so that a block has both of each
@@ -31,6 +32,12 @@ struct DecodeArgs {
         return half_tiles ? inside / 2 + inside % 2 * half_tiles : inside;
     }
 };
+
+// Where the copy engine finds the tokens, and the terms of integer ones.
+struct TokenMaps {
+    CUtensorMap tokens, terms;
+};
+constexpr int token_term_bytes = 32;  // of a unit
 
 // How the scales along K are kept: what changes the inner loop is a matter of the kernel. In the order of tiles, `halves` (fp16 or bf16),
 // fp32 or bytes, they come through the ring, as do the terms of GGML `blocks`; in `rows` of any type, straight into registers, a round

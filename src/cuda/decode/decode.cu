@@ -125,7 +125,7 @@ std::string reason_against_tiles(const MatmulProblem& problem, Element tokens) {
 
 int64_t tiles_workspace(const MatmulProblem& problem) {
     if (!problem.x.is_quantized) return tokens_workspace(problem, tile_unit_values);
-    return problem.m() * core::ceil_div(problem.k(), tile_unit_values) * integer_unit_bytes;
+    return problem.m() * core::ceil_div(problem.k(), tile_unit_values) * (tile_unit_values + token_term_bytes);
 }
 
 void prepare_integer_tokens(const MatmulProblem& problem, int segments, DecodeArgs& args) {
@@ -136,11 +136,12 @@ void prepare_integer_tokens(const MatmulProblem& problem, int segments, DecodeAr
     tokens.segments = segments;
     tokens.units = int(core::ceil_div(x.columns, tile_unit_values)), tokens.tokens = int(x.rows);
     tokens.to = static_cast<uint8_t*>(problem.scratch);
+    tokens.terms = tokens.to + int64_t(tokens.tokens) * tokens.units * tile_unit_values;
     constexpr int threads = 128;
     launch_in_chain(*problem.context, "order_integer_tokens", order_integer_tokens,
                     {blocks_for(int64_t(tokens.tokens) * tokens.units * 4, threads), threads, 0}, tokens);
-    args.tokens = tokens.to;
-    args.token_stride = int64_t(tokens.units) * integer_unit_bytes;
+    args.tokens = tokens.to, args.terms = tokens.terms;
+    args.token_stride = int64_t(tokens.units) * tile_unit_values;
     if (!tokens.blocks) args.epilogue.token_scale[0] = constant_scale(x);
 }
 

@@ -1,7 +1,8 @@
-// Tokens of 8 bits in the order in which tiles are multiplied (nibble_tiles.cuh, block_tiles.cuh): units of 128 codes, each followed by 32
-// bytes of terms, a scale and the sum of the codes for each of its segments (decode/tokens.cuh).
+// Tokens of 8 bits in the order in which tiles are multiplied (nibble_tiles.cuh, block_tiles.cuh): units of 128 codes, and behind those of
+// all tokens 32 bytes of terms for each, a scale and the sum of the codes for each of its segments (decode/tokens.cuh).
 #pragma once
 #include "core/ggml_blocks.hpp"
+#include "cuda/decode/config.cuh"
 #include "cuda/formats/load_bytes.cuh"
 #include "cuda/formats/planes.cuh"
 #include "cuda/numbers.cuh"
@@ -15,9 +16,8 @@ struct IntegerTokens {
     bool blocks = false;  // q8_1; otherwise rows of int8, whose scale is the epilogue's
     int segments = 1;     // of 128: 1 or 4 (2 where groups have 64, 8 where they have 16)
     int units = 0, tokens = 0;
-    uint8_t* to = nullptr;
+    uint8_t *to = nullptr, *terms = nullptr;
 };
-constexpr int integer_unit_bytes = 160;
 
 // A thread takes 32 codes, a quarter of a unit; the four of a unit are neighbours.
 static __global__ void order_integer_tokens(IntegerTokens x) {
@@ -50,7 +50,7 @@ static __global__ void order_integer_tokens(IntegerTokens x) {
     // One segment has the sum of all four quarters, two of two.
     for (int distance = 1; distance < 4 / x.segments; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     if (index >= count) return;
-    uint8_t* to = x.to + int64_t(unit) * integer_unit_bytes;
+    uint8_t *to = x.to + int64_t(unit) * 128, *terms = x.terms + int64_t(unit) * token_term_bytes;
     // Columns 16 w + 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a half of the unit become word w of run t.
 #pragma unroll
     for (int w = 0; w < 2; ++w)
@@ -61,12 +61,12 @@ static __global__ void order_integer_tokens(IntegerTokens x) {
             *reinterpret_cast<uint32_t*>(to + quarter / 2 * 64 + t * 16 + (quarter % 2 * 2 + w) * 4) = word;
         }
     if (x.segments == 8) {
-        *reinterpret_cast<uint2*>(to + 128 + quarter * 8) = make_uint2(scale | uint32_t(sums[0]) << 16, scale | uint32_t(sums[1]) << 16);
+        *reinterpret_cast<uint2*>(terms + quarter * 8) = make_uint2(scale | uint32_t(sums[0]) << 16, scale | uint32_t(sums[1]) << 16);
         return;
     }
     const int per_segment = 4 / x.segments;
     if (quarter % per_segment == 0)
-        *reinterpret_cast<uint2*>(to + 128 + quarter / per_segment * 8) =
+        *reinterpret_cast<uint2*>(terms + quarter / per_segment * 8) =
             make_uint2(__float_as_uint(half_to_float(uint16_t(scale))), uint32_t(sum));
 }
 

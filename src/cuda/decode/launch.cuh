@@ -6,6 +6,7 @@
 #include "cuda/decode/stream.cuh"
 #include "cuda/devices.hpp"
 #include "cuda/launch.cuh"
+#include "cuda/tensor_map.hpp"
 
 namespace lowbit::cuda {
 
@@ -26,10 +27,18 @@ void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weigh
               "cudaFuncSetAttribute");
         ready.fetch_or(bit, std::memory_order_relaxed);
     }
-    const unsigned sharers = unsigned(args.sharers), blocks = blocks_for(args.tiles, args.split.tiles_per_block);
-    const int warps = C::helping_warps + (C::trades_registers ? most_decode_warps : args.split.warps());
+    const DecodeSplit& split = args.split;
+    constexpr int unit_rows = C::Source::token_unit_bytes / token_run_bytes;
+    const int64_t stride = args.token_count > 1 ? args.token_stride : int64_t(split.units) * C::Source::token_unit_bytes;
+    TokenMaps maps{};
+    maps.tokens =
+        token_map(args.tokens, args.token_count, stride, token_run_bytes, int64_t(split.units) * unit_rows, split.phase_units * unit_rows);
+    if constexpr (C::Source::token_terms)
+        maps.terms = token_map(args.terms, args.token_count, int64_t(split.units) * token_term_bytes, token_term_bytes, split.units,
+                               split.phase_units);
+    const int warps = C::helping_warps + (C::trades_registers ? most_decode_warps : split.warps());
     launch_in_chain(context, "decode_stream", decode_stream<C>,
-                    {blocks_for(blocks, sharers) * sharers, unsigned(warps) * 32, size_t(args.split.shared_bytes), sharers}, args, weight);
+                    {blocks_for(args.tiles, split.tiles_per_block), unsigned(warps) * 32, size_t(split.shared_bytes)}, args, weight, maps);
 }
 
 // How a source's rings look, for split_decode.
@@ -50,12 +59,11 @@ void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, 
     const DeviceInfo& device = devices().devices[size_t(context.device_index)];
     args.epilogue.scale *= product_unit<Source>();
     if constexpr (Segments == 0) args.epilogue.scale *= code_unit<Source>(0);  // one for all rows, where no group's scale can have it
-    args.split =
-        split_decode({args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Segments, args.scales.group,
-                      slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>, args.half_tiles > 0},
-                     args.token_count, device.multiprocessors, most_dynamic_bytes<Source>(context));
-    // Two multiprocessors always lie side by side; four may not be found for all blocks at once.
-    args.sharers = args.token_count < fewest_shared_tokens ? 1 : 2;
+    args.split = split_decode(
+        {args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Source::token_terms ? token_term_bytes : 0,
+         Segments, args.scales.group, slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>, args.half_tiles > 0},
+        args.token_count, device.multiprocessors, most_dynamic_bytes<Source>(context));
+    args.begins_early = context.dependent_launch;
     const bool few = args.token_count <= 8, single = args.split.row_tiles == 1;
     if (few && single) return launch_decode<DecodeConfig<Source, 1, 1, Segments, Scales>>(args, weight, context);
     if (single) return launch_decode<DecodeConfig<Source, 2, 1, Segments, Scales>>(args, weight, context);

@@ -71,7 +71,7 @@ struct IntegerNibbles : NibbleTiles {
 template <bool Signed>
 struct NibblesTimesInt8 : NibbleTiles {
     using Mma = ptx::MmaUint8Int8;
-    static constexpr int steps_per_atom = 2, token_unit_bytes = unit_values + 32, token_atom_bytes = 64;
+    static constexpr int steps_per_atom = 2, token_unit_bytes = unit_values, token_atom_bytes = 64;
     static constexpr bool natural_order = false, byte_tokens = false, token_terms = true, zero_points = !Signed;
 
     struct Group {

@@ -8,7 +8,7 @@ namespace lowbit::cuda {
 namespace {
 
 constexpr int most_row_tiles = 2, most_tokens = 16;
-constexpr int padding = 16;                   // of a token in a buffer: the rows of a fragment fall into different banks
+constexpr int buffer_alignment = 1024;        // of a buffer: the copy engine's swizzle begins anew
 constexpr int phase_bytes_wanted = 20 << 10;  // small enough for several to be under way
 
 // As many warps along K as there is room for; one fewer where that leaves fewer of them idle in the last round.
@@ -48,9 +48,10 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
         const int slots = std::min(sizes.slots(split.row_tiles, token_tiles), int(core::ceil_div(split.units, split.depth_warps)));
         return split.warps() * slots * sizes.slot_bytes(split.row_tiles);
     };
+    const int unit_bytes = sizes.token_unit_bytes + sizes.token_term_bytes;  // of one token
     // Room for a round of the most tokens, however few there are now: the split of K must not depend on them.
     const auto fits = [&] {
-        return ring_bytes(1) + (split.most_depth() * sizes.token_unit_bytes + padding) * most_tokens + 128 <= shared_bytes_limit;
+        return ring_bytes(1) + split.most_depth() * unit_bytes * most_tokens + buffer_alignment <= shared_bytes_limit;
     };
     split.depth_warps = depth_warps(split.row_warps, split.units);
     while (split.depth_warps > 1 && !fits()) --split.depth_warps;
@@ -64,14 +65,15 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     // A phase is some rounds: the first are multiplied while the last are on their way.
     const int round_units = split.most_depth();
     const int room = shared_bytes_limit - ring_bytes(token_tiles);
-    const int round_bytes = round_units * sizes.token_unit_bytes * tokens, even = int(core::ceil_div(rounds, most_phase_buffers));
+    const int round_bytes = round_units * unit_bytes * tokens, even = int(core::ceil_div(rounds, most_phase_buffers));
     const bool one = rounds * round_bytes <= phase_bytes_wanted;
     const int phase_rounds = one ? rounds : std::clamp(std::min(phase_bytes_wanted / round_bytes, even), 1, rounds);
     // A round that finds room only once comes in two halves, so that one is multiplied while the other is on its way.
     split.phase_units = phase_rounds == 1 && 2 * round_bytes > room ? int(core::ceil_div(round_units, 2)) : phase_rounds * round_units;
     split.phases = int(core::ceil_div(split.units, split.phase_units));
-    split.token_pitch = split.phase_units * sizes.token_unit_bytes + padding;
-    split.buffer_bytes = int(core::ceil_div(split.token_pitch * tokens, 128) * 128);
+    split.row_bytes = token_run_bytes * tokens;
+    split.terms_at = split.phase_units * sizes.token_unit_bytes * tokens;
+    split.buffer_bytes = int(core::ceil_div(split.phase_units * unit_bytes * tokens, buffer_alignment) * buffer_alignment);
     split.buffers = std::clamp(room / split.buffer_bytes, 1, std::min(split.phases, most_phase_buffers));
     split.depth_warp_divisor = IndexDivisor(uint32_t(split.depth_warps));
     split.deep_warp_divisor = IndexDivisor(uint32_t(split.depth_warps + 1));

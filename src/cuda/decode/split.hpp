@@ -10,19 +10,20 @@ namespace lowbit::cuda {
 constexpr int rows_per_tile = 16, most_decode_warps = 16, atoms_per_unit = 2;
 constexpr int narrow_unit_bytes = 1536;  // units of so many bytes leave registers for a second tile, and take longer to decode than to load
 constexpr int most_phase_buffers = 4;
-constexpr int fewest_shared_tokens = 3;  // fewer cost less than a cluster
+constexpr int token_run_bytes = 128;  // of a token, side by side in a buffer
 
 // The split: the same for any number of tokens in all that the order of the sums follows from.
 struct DecodeSplit {
     int tiles_per_block = 1;
     int row_tiles = 1;  // of a warp
     int row_warps = 1, depth_warps = 1;
-    int deep_rows = 0;                 // the first of row_warps: one warp more along K each, where some would be left over
-    int units = 0;                     // of K
-    int ring_slots = 1;                // of a warp; fewer than the kernel's where a warp has fewer units
-    int phase_units = 1, phases = 1;   // stretches of K whose tokens come together
-    int buffers = 1, token_pitch = 0;  // of phases; bytes from token to token in one
-    int buffer_bytes = 0, shared_bytes = 0;
+    int deep_rows = 0;                  // the first of row_warps: one warp more along K each, where some would be left over
+    int units = 0;                      // of K
+    int ring_slots = 1;                 // of a warp; fewer than the kernel's where a warp has fewer units
+    int phase_units = 1, phases = 1;    // stretches of K whose tokens come together
+    int buffers = 1, buffer_bytes = 0;  // of phases
+    int row_bytes = 0, terms_at = 0;    // in a buffer: a run of every token; the first term
+    int shared_bytes = 0;
     IndexDivisor span, depth_warp_divisor, deep_warp_divisor;  // segments of K that share a scale; depth_warps, and one more
 
     LOWBIT_HOST_DEVICE int warps() const { return row_warps * depth_warps + deep_rows; }
@@ -48,7 +49,8 @@ struct DecodeSizes {
     int64_t rows, columns;
     int unit_values;       // of a row
     int unit_bytes;        // of one tile
-    int token_unit_bytes;  // of one token
+    int token_unit_bytes;  // of one token, whole runs
+    int token_term_bytes;  // and of what stands beside them
     int segments;          // groups of a unit that have scales; 0: none
     int group;             // values that share a scale
     int (*slot_bytes)(int row_tiles), (*slots)(int row_tiles, int token_tiles);

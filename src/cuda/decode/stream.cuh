@@ -30,7 +30,7 @@ public:
 #pragma unroll
         for (int step = 0; step < C::steps_per_unit; ++step) {
             const int atom = step / Source::steps_per_atom, inside = step % Source::steps_per_atom, segment = step / C::steps_per_segment;
-            if (inside == 0) x.load(tokens, atom * Source::token_atom_bytes);
+            if (inside == 0) x.load(tokens, atom * Source::token_atom_bytes, args);
             if constexpr (sums_tokens) add_tokens(x, inside);
 #pragma unroll
             for (int r = 0; r < C::RowTiles; ++r) {
@@ -222,7 +222,8 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
     uint32_t slot = ring, token_offsets[C::TokenTiles];
 #pragma unroll
     for (int t = 0; t < C::TokenTiles; ++t) token_offsets[t] = uint32_t(TokenFragments<C>::offset(t, args));
-    const uint32_t token_step = uint32_t(at.depth_warps * Source::token_unit_bytes);
+    const int unit_bytes = split.row_bytes * (Source::token_unit_bytes / token_run_bytes);  // of all tokens
+    const auto token_step = uint32_t(at.depth_warps * unit_bytes);
     int unit_number = at.depth_warp, buffer = 0;
     uint32_t parity = 0;
     for (int phase = 0; phase < split.phases; ++phase) {
@@ -230,9 +231,9 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
         uint32_t tokens[C::TokenTiles];
         TokenTerms<C> terms;
         const int first = phase * split.phase_units, end = smaller(first + split.phase_units, split.units);
-        const uint32_t place =
-            ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes + (unit_number - first) * Source::token_unit_bytes);
-        terms.set(args, place);
+        const uint32_t start = ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes);
+        const uint32_t place = start + uint32_t((unit_number - first) * unit_bytes);
+        terms.set(args, start, unit_number - first);
 #pragma unroll
         for (int t = 0; t < C::TokenTiles; ++t) tokens[t] = place + token_offsets[t];
         for (; unit_number < end; unit_number += at.depth_warps) {
@@ -245,7 +246,7 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
             stream.fetch(slot, lane);
             slot = slot + C::slot_bytes == ring_end ? ring : slot + C::slot_bytes;
             sums.multiply(unit, tokens, terms, args);
-            terms.advance(token_step);
+            terms.advance(args, at.depth_warps);
 #pragma unroll
             for (int t = 0; t < C::TokenTiles; ++t) tokens[t] += token_step;
         }
@@ -259,56 +260,53 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
 // The warps that multiply, and those that bring the tokens: one of them does, but registers change hands by the four.
 template <class C>
 __global__ void __launch_bounds__(C::most_threads, 1)
-    decode_stream(const __grid_constant__ DecodeArgs args, const __grid_constant__ typename C::Source::Args weight) {
+    decode_stream(const __grid_constant__ DecodeArgs args, const __grid_constant__ typename C::Source::Args weight,
+                  const __grid_constant__ TokenMaps maps) {
 #if LOWBIT_HOPPER
-    extern __shared__ __align__(128) uint8_t shared[];
+    extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ PhaseBarriers barriers;
     const DecodeSplit& split = args.split;
     int warp = int(threadIdx.x / 32) - C::helping_warps, lane = threadIdx.x % 32;  // negative: helps
     ptx::hold(warp), ptx::hold(lane);
     const int warps = split.warps();
     const bool brings_tokens = threadIdx.x < 32;
-    uint8_t* buffers = shared + warps * split.ring_slots * C::slot_bytes;
     if (brings_tokens) {
         if (lane < split.buffers) {
             ptx::init_barrier(barriers.full + lane, 1), ptx::init_barrier(barriers.empty + lane, warps);
             ptx::publish_barriers();
         }
         __syncwarp();
-        if (args.sharers > 1) {
-            ptx::announce_barriers_to_cluster();
-            ptx::wait_for_cluster();
-        }
-        // The weight is nobody's result, but the tokens may be that of the launch before. They are asked for before all of the weight is:
-        // what is asked for last comes last.
+        // The weight is nobody's result, but the tokens may be that of the launch before.
         ptx::wait_for_previous_launch();
-        copy_tokens<C, true>(args, buffers, barriers);
+        copy_tokens<C, true>(args, maps, shared, barriers);
         // Not before: where the next launch begins, all before this one have ended. Kernels of others count on it.
         ptx::let_dependents_begin();
     }
-    if (args.sharers > 1 && !brings_tokens) ptx::announce_barriers_to_cluster();
     const DecodeSplit::Place at = split.place(warp < 0 ? 0 : warp);
-    uint32_t ring = ptx::shared_address(shared) + uint32_t(warp * split.ring_slots * C::slot_bytes);
+    uint32_t ring = ptx::shared_address(shared) + uint32_t(split.buffers * split.buffer_bytes + warp * split.ring_slots * C::slot_bytes);
     uint32_t ring_end = ring + uint32_t(split.ring_slots * C::slot_bytes);
     ptx::hold(ring), ptx::hold(ring_end);
     UnitStream<C> stream(args, weight, blockIdx.x * split.tiles_per_block + at.row_warp * C::RowTiles, at.depth_warp, at.depth_warps);
-    // A group of copies for each of the kernel's slots, empty where a warp has no more units.
-    if (warp >= 0 && warp < warps)
+    // A group of copies for each of the kernel's slots, empty where a warp has no more units. What is asked for last comes last: half of
+    // the weight waits until the tokens have been asked for, unless those are waiting for the launch before.
+    constexpr int early_slots = C::slots / 2;
 #pragma unroll 1  // a launch begins by loading its code
-        for (uint32_t slot = ring; slot < ring + C::slots * C::slot_bytes; slot += C::slot_bytes) stream.fetch(slot, lane);
+    for (int i = 0; i < C::slots; ++i) {
+        if (i == early_slots && !args.begins_early) __syncthreads();
+        if (warp >= 0 && warp < warps) stream.fetch(ring + i * C::slot_bytes, lane);
+    }
     if constexpr (C::Source::table_bytes > 0) C::Source::fill_table();
-    if (args.sharers > 1 && !brings_tokens) ptx::wait_for_cluster();
-    __syncthreads();
+    if (C::Source::table_bytes > 0 || args.begins_early) __syncthreads();
     if (warp < 0) {
         if constexpr (C::trades_registers) ptx::give_up_registers<24>();
-        if (brings_tokens) copy_tokens<C, false>(args, buffers, barriers);
+        if (brings_tokens) copy_tokens<C, false>(args, maps, shared, barriers);
         return;
     }
     if constexpr (C::trades_registers) ptx::take_registers<112>();
     if (warp >= warps) return;
     DecodeSums<C> sums;
     touch(args.epilogue);
-    multiply_units<C>(args, barriers, buffers, stream, sums, ring, ring_end, at, lane);
+    multiply_units<C>(args, barriers, shared, stream, sums, ring, ring_end, at, lane);
     constexpr int most_tokens = 8 * C::TokenTiles, warp_rows = C::RowTiles * rows_per_tile;
     const int pitch = split.row_warps * warp_rows + 4;
     auto* results = reinterpret_cast<typename C::Sum*>(shared);

@@ -9,30 +9,29 @@ struct PhaseBarriers {
     ptx::Barrier full[most_phase_buffers], empty[most_phase_buffers];
 };
 
-// The work of one more warp: phase after phase of tokens, one run of bytes for each token. First those that find a buffer free: all blocks
-// ask for them at once, so the blocks of a cluster bring each other theirs. Then those that need a buffer again.
+// The work of one more warp: phase after phase of tokens, a box of all of them (and one of their terms). First the phases that find a
+// buffer free, then those that need one again.
+//
+//     buffer:  [run of 128 bytes][token], swizzled by the copy engine;  [unit][token] of terms
 template <class C, bool First>
-__device__ inline void copy_tokens(const DecodeArgs& args, uint8_t* buffers, PhaseBarriers& barriers) {
+__device__ inline void copy_tokens(const DecodeArgs& args, const TokenMaps& maps, uint8_t* buffers, PhaseBarriers& barriers) {
     const DecodeSplit& split = args.split;
-    const int sharers = First ? args.sharers : 1, first = First ? 0 : split.buffers, end = First ? split.buffers : split.phases;
-    const int per_phase = split.phase_units * C::Source::token_unit_bytes, lane = threadIdx.x % 32;
-    const int token = First && sharers > 1 ? lane * sharers + int(ptx::block_in_cluster()) : lane;
-    int left = split.units * C::Source::token_unit_bytes - first * per_phase, buffer = 0;
+    constexpr int unit_rows = C::Source::token_unit_bytes / token_run_bytes;
+    const int first = First ? 0 : split.buffers, end = First ? split.buffers : split.phases;
+    // Runs and units beyond the last one count, too: the copy engine fills in zeros.
+    const int bytes = split.terms_at + (C::Source::token_terms ? split.phase_units * token_term_bytes * args.token_count : 0);
+    int buffer = 0;
     uint32_t parity = 0;
-    const uint8_t* from = args.tokens + token * args.token_stride + first * per_phase;
     for (int phase = first; phase < end; ++phase) {
         if (!First) ptx::wait_for(barriers.empty + buffer, parity);
-        const int bytes = left < per_phase ? left : per_phase;
-        if (lane == 0) ptx::expect_bytes(barriers.full + buffer, uint32_t(bytes * args.token_count));
-        __syncwarp();
-        if (token < args.token_count) {
-            uint8_t* to = buffers + buffer * split.buffer_bytes + token * split.token_pitch;
-            if (First && sharers > 1)
-                ptx::copy_run_to_all(to, from, uint32_t(bytes), barriers.full + buffer, sharers);
-            else
-                ptx::copy_run(to, from, uint32_t(bytes), barriers.full + buffer);
+        if (ptx::elect_one()) {
+            uint8_t* to = buffers + buffer * split.buffer_bytes;
+            ptx::Barrier* full = barriers.full + buffer;
+            ptx::expect_bytes(full, uint32_t(bytes));
+            ptx::copy_box(to, maps.tokens, 0, 0, phase * split.phase_units * unit_rows, full);
+            if constexpr (C::Source::token_terms) ptx::copy_box(to + split.terms_at, maps.terms, 0, 0, phase * split.phase_units, full);
         }
-        from += per_phase, left -= per_phase;
+        __syncwarp();
         if (++buffer == split.buffers) buffer = 0, parity ^= 1;
     }
 }
@@ -45,23 +44,25 @@ struct TokenFragments {
     static constexpr int words_per_step = words / C::Source::steps_per_atom;
     uint32_t b[C::TokenTiles][words];
 
-    // Where a lane finds its part of a unit. Tokens that do not exist repeat the last one: their results are not stored.
+    // Where a lane finds its part of a unit's first run. Tokens that do not exist repeat the last one: their results are not stored.
     __device__ static int offset(int tile, const DecodeArgs& args) {
         const int lane = threadIdx.x % 32, last = args.token_count - 1;
         const int token = 8 * tile + (C::Source::natural_order ? lane % 8 : lane / 4);
         const int inside = C::Source::natural_order ? lane / 8 * 16 : lane % 4 * (loaded_words * 4);
-        return (token < last ? token : last) * args.split.token_pitch + inside;
+        return (token < last ? token : last) * token_run_bytes + inside;
     }
-    __device__ void load(const uint32_t (&tokens)[C::TokenTiles], int at) {
+    // From byte `at` of a unit on. What is added to a lane's place inside of a run has bits of its own, so it can be flipped.
+    __device__ void load(const uint32_t (&tokens)[C::TokenTiles], int at, const DecodeArgs& args) {
 #pragma unroll
-        for (int tile = 0; tile < C::TokenTiles; ++tile)
+        for (int tile = 0; tile < C::TokenTiles; ++tile) {
+            const uint32_t run = ptx::swizzled(tokens[tile] + at / token_run_bytes * args.split.row_bytes) ^ at % token_run_bytes;
 #pragma unroll
             for (int i = 0; i < loaded_words; i += 4) {
                 uint32_t four[4];
                 if constexpr (C::Source::natural_order) {
-                    ptx::load_matrices(four, tokens[tile] + at + 16 * i);
+                    ptx::load_matrices(four, run ^ 16 * i);
                 } else {
-                    const uint4 loaded = ptx::load_16(tokens[tile] + at + 4 * i);
+                    const uint4 loaded = ptx::load_16(run ^ 4 * i);
                     four[0] = loaded.x, four[1] = loaded.y, four[2] = loaded.z, four[3] = loaded.w;
                 }
 #pragma unroll
@@ -74,6 +75,7 @@ struct TokenFragments {
                     }
                 }
             }
+        }
     }
     __device__ void step(int tile, int s, uint32_t (&pair)[2]) const {
         pair[0] = b[tile][words_per_step * s];
@@ -81,7 +83,7 @@ struct TokenFragments {
     }
 };
 
-// Integer tokens: behind the codes of a unit stand a scale (fp32) and the sum of the codes, for each quarter of it or for all of it; for
+// Integer tokens: beside the codes of a unit stand a scale (fp32) and the sum of the codes, for each quarter of it or for all of it; for
 // eight segments as fp16 and a sum of 16 bits.
 struct TokenTerm {
     float scale;
@@ -91,20 +93,24 @@ template <class C>
 struct TokenTerms {
     uint32_t place[C::TokenTiles][2];  // of the two tokens of this lane's results
 
-    __device__ void set(const DecodeArgs& args, uint32_t unit) {
+    // `unit`: from the first of the buffer on.
+    __device__ void set(const DecodeArgs& args, uint32_t buffer, int unit) {
         if constexpr (C::Source::token_terms)
 #pragma unroll
             for (int tile = 0; tile < C::TokenTiles; ++tile)
 #pragma unroll
                 for (int column = 0; column < 2; ++column) {
                     const int token = 8 * tile + 2 * (int(threadIdx.x) % 4) + column, last = args.token_count - 1;
-                    place[tile][column] = unit + uint32_t((token < last ? token : last) * args.split.token_pitch + C::Source::unit_values);
+                    const int index = unit * args.token_count + (token < last ? token : last);
+                    place[tile][column] = buffer + uint32_t(args.split.terms_at + index * token_term_bytes);
                 }
     }
-    __device__ void advance(uint32_t bytes) {
-        if constexpr (C::Source::token_terms)
+    __device__ void advance(const DecodeArgs& args, int units) {
+        if constexpr (C::Source::token_terms) {
+            const auto bytes = uint32_t(units * args.token_count * token_term_bytes);
 #pragma unroll
             for (int tile = 0; tile < C::TokenTiles; ++tile) place[tile][0] += bytes, place[tile][1] += bytes;
+        }
     }
     __device__ TokenTerm at(int tile, int column, int segment) const {
         if constexpr (C::Segments == 8) {

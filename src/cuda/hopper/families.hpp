@@ -2,7 +2,7 @@
 // theirs (families.cu) and that launch it (hopper.cu).
 #pragma once
 #include "cuda/hopper/hopper.hpp"
-#include "cuda/hopper/tensor_map.hpp"
+#include "cuda/tensor_map.hpp"
 
 namespace lowbit::cuda {
 

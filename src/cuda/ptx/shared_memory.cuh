@@ -6,6 +6,10 @@ namespace lowbit::cuda::ptx {
 
 __device__ inline uint32_t shared_address(const void* pointer) { return uint32_t(__cvta_generic_to_shared(pointer)); }
 
+// Where the copy engine puts the byte of an address, if its boxes are 128 bytes wide and swizzled: the 16-byte pieces of neighbouring lines
+// of 128 bytes change places, so that pieces above each other are in different banks.
+__device__ inline uint32_t swizzled(uint32_t address) { return address ^ (address >> 3 & 0x70u); }
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define LOWBIT_COPY_16(hint)               \
     asm volatile(                          \

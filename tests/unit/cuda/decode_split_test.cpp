@@ -19,7 +19,7 @@ constexpr int multiprocessors = 132, block_bytes = 227 * 1024 - 1024, most_token
 // Sources as the kernels have them: 4-bit tiles with 16-bit and with integer tokens, levels with their table, a K type of 6 bits, rows.
 struct Source {
     const char* name;
-    int unit_values, unit_bytes, token_unit_bytes, segments, group, table_bytes;
+    int unit_values, unit_bytes, token_unit_bytes, token_term_bytes, segments, group, table_bytes;
     int (*slot_bytes)(int), (*slots)(int, int);
 };
 
@@ -33,17 +33,18 @@ int slots(int row_tiles, int token_tiles) {
 }
 
 const Source sources[] = {
-    {"int4:g128", 128, 1024, 256, 1, 128, 0, slot_bytes<1024, 32>, slots<1024, 4096>},
-    {"int4:g32", 128, 1024, 256, 4, 32, 0, slot_bytes<1024, 128>, slots<1024, 4096>},
-    {"nf4:g64", 128, 1024, 256, 2, 64, 32 << 10, slot_bytes<1024, 64>, slots<1024, 4096>},
-    {"q4_0 x q8_1", 128, 1024, 160, 4, 32, 0, slot_bytes<1024, 128>, slots<1024, 8192>},
-    {"q6_k", 128, 1536, 256, 8, 16, 0, slot_bytes<1536, 160>, slots<1536, 4096>},
-    {"int8:row", 128, 2048, 256, 0, 0, 0, slot_bytes<2048, 0>, slots<2048, 8192>},
-    {"bf16", 64, 2048, 128, 0, 0, 0, slot_bytes<2048, 0>, slots<2048, 8192>},
+    {"int4:g128", 128, 1024, 256, 0, 1, 128, 0, slot_bytes<1024, 32>, slots<1024, 4096>},
+    {"int4:g32", 128, 1024, 256, 0, 4, 32, 0, slot_bytes<1024, 128>, slots<1024, 4096>},
+    {"nf4:g64", 128, 1024, 256, 0, 2, 64, 32 << 10, slot_bytes<1024, 64>, slots<1024, 4096>},
+    {"q4_0 x q8_1", 128, 1024, 128, 32, 4, 32, 0, slot_bytes<1024, 128>, slots<1024, 8192>},
+    {"q6_k", 128, 1536, 256, 0, 8, 16, 0, slot_bytes<1536, 160>, slots<1536, 4096>},
+    {"int8:row", 128, 2048, 256, 0, 0, 0, 0, slot_bytes<2048, 0>, slots<2048, 8192>},
+    {"bf16", 64, 2048, 128, 0, 0, 0, 0, slot_bytes<2048, 0>, slots<2048, 8192>},
 };
 
 DecodeSizes sizes_of(const Source& s, int64_t rows, int64_t columns, bool pairs) {
-    return {rows, columns, s.unit_values, s.unit_bytes, s.token_unit_bytes, s.segments, s.group, s.slot_bytes, s.slots, pairs};
+    return {rows,    columns,      s.unit_values, s.unit_bytes, s.token_unit_bytes, s.token_term_bytes, s.segments,
+            s.group, s.slot_bytes, s.slots,       pairs};
 }
 
 // Every warp of a plan once, at a place of its own, and every unit of K of every row of warps by one of them.
@@ -66,9 +67,11 @@ void expect_room(const DecodeSplit& split, const DecodeSizes& sizes, int tokens,
     EXPECT_GE(split.phases * split.phase_units, split.units);
     EXPECT_LT((split.phases - 1) * split.phase_units, split.units);
     EXPECT_TRUE(split.buffers >= 1 && split.buffers <= std::min(split.phases, most_phase_buffers));
-    EXPECT_GE(split.token_pitch, split.phase_units * sizes.token_unit_bytes);
-    EXPECT_EQ(split.token_pitch % 16, 0);
-    EXPECT_GE(split.buffer_bytes, split.token_pitch * tokens);
+    EXPECT_EQ(split.row_bytes, tokens * token_run_bytes);
+    EXPECT_EQ(split.terms_at, split.phase_units * sizes.token_unit_bytes * tokens);
+    EXPECT_GE(split.buffer_bytes, split.terms_at + split.phase_units * sizes.token_term_bytes * tokens);
+    EXPECT_EQ(split.buffer_bytes % 1024, 0);                                         // where the swizzle begins anew
+    EXPECT_LE(split.phase_units * (sizes.token_unit_bytes / token_run_bytes), 256);  // what the copy engine takes in a box
     const int rings = split.warps() * split.ring_slots * sizes.slot_bytes(split.row_tiles);
     EXPECT_LE(rings + split.buffers * split.buffer_bytes, split.shared_bytes);
     // The kernel fills all slots it was compiled with: a ring has as many, or as many as a warp has units.

@@ -1,4 +1,4 @@
-#include "cuda/hopper/tensor_map.hpp"
+#include "cuda/tensor_map.hpp"
 
 #include "cuda/launch.cuh"
 
@@ -46,6 +46,13 @@ CUtensorMap stack_map(const void* data, int run_bytes, int64_t rows, int64_t lay
     const uint32_t box[3] = {uint32_t(box_bytes ? box_bytes / element : elements), uint32_t(box_rows), uint32_t(box_layers)};
     return encode(words ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, data, sizes, pitches, box,
                   CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+CUtensorMap token_map(const void* data, int tokens, int64_t pitch, int run_bytes, int64_t rows, int box_rows) {
+    const uint64_t sizes[3] = {uint64_t(run_bytes), uint64_t(tokens), uint64_t(rows)}, pitches[2] = {uint64_t(pitch), uint64_t(run_bytes)};
+    const uint32_t box[3] = {uint32_t(run_bytes), uint32_t(tokens), uint32_t(box_rows)};
+    return encode(CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, data, sizes, pitches, box,
+                  run_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 }  // namespace lowbit::cuda
