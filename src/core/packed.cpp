@@ -10,7 +10,7 @@ namespace lowbit::core {
 namespace {
 
 constexpr char packed_magic[8] = {'l', 'o', 'w', 'b', 'i', 't', 'P', 'K'};
-constexpr uint32_t packed_version = 3;
+constexpr uint32_t packed_version = 4;
 constexpr uintptr_t cpu_alignment = 64;
 
 struct Header {
@@ -126,6 +126,13 @@ void pack_tiles(const QuantizedView& plain, const QuantizedView& packed) {
                                          : code_of_zero(plain.format.element);
             tile_code(grid.bits, int(row % 16), int(column % 64)).write(atom_of(grid, packed, row, column), code);
         }
+    if (has_own_order(plain.format.element))
+        for (int64_t at = 0; at < sizes.codes; at += 4) {
+            uint32_t word;
+            std::memcpy(&word, packed.codes + at, 4);
+            word = arrange_word(plain.format.element, word);
+            std::memcpy(packed.codes + at, &word, 4);
+        }
     plain.format.is_ggml() ? move_blocks<true>(plain, packed) : move_scales<true>(plain, packed);
     if (sizes.tensor_scale) *packed.tensor_scale = *plain.tensor_scale;
 }
@@ -135,7 +142,8 @@ void unpack_tiles(const QuantizedView& packed, const QuantizedView& plain) {
     if (const int64_t bytes = plain.rows * plain.row_bytes()) std::memset(plain.codes, 0, size_t(bytes));
     for (int64_t row = 0; row < plain.rows; ++row)
         for (int64_t column = 0; column < plain.columns; ++column) {
-            const unsigned code = tile_code(grid.bits, int(row % 16), int(column % 64)).read(atom_of(grid, packed, row, column));
+            const uint8_t* atom = atom_of(grid, packed, row, column);
+            const unsigned code = read_tile_code(plain.format.element, grid.bits, atom, int(row % 16), int(column % 64));
             plain_code(plain.format, column).write(plain.row_codes(row), code ^ sign_flip(plain.format));
         }
     plain.format.is_ggml() ? move_blocks<false>(plain, packed) : move_scales<false>(plain, packed);

@@ -21,6 +21,16 @@
 //                      column 2t      2t      2t + 8  2t + 8   2t + 1  2t + 1   2t + 9  2t + 9       t = l%4
 //                  so that a shift and a mask give a pair of neighbouring columns in 16 bits each, or four codes of a row in 8 bits each;
 //                  the bits of the upper plane fall into place above them the same way.
+//
+//                  nf4 and iq4_nl are looked up two at a time, so the codes of neighbouring columns share a byte:
+//                      bits   0       4       8       12       16      20       24      28
+//                      row    g       g       g + 8   g + 8    g       g        g + 8   g + 8
+//                      column 2t      2t + 1  2t      2t + 1   2t + 8  2t + 9   2t + 8  2t + 9
+//
+//                  fp4: the four codes a, b, c, d of a half word (in the order of the first drawing) as exponent, mantissa and sign,
+//                  where a shift or none brings them to their places in a bf16 number (bits 15 and 8 to 6), two at a time:
+//                      bit    15 14 13 12 11 10  9  8  7  6  5  4  3  2  1  0
+//                             d  d  d  sb sc sd sa c  c  c  b  b  b  a  a  a
 //     scales       [16-row tile][group], 16 scales each, rows r and r + 8 side by side
 //     zero points  the same order, one byte each
 //

@@ -55,6 +55,45 @@ LOWBIT_HOST_DEVICE constexpr BitsPlace tile_bits(int bits, int row, int column) 
     return {tile_word_byte(bits, lane, slot * bits / 8) + byte, slot * bits % 8, bits};
 }
 
+// Codes that are not integers have an order of their own in a word of nibbles (packed.hpp draws it): nf4 and iq4_nl the codes of
+// neighbouring columns side by side in a byte, fp4 its bits where few instructions make 16-bit numbers of them.
+LOWBIT_HOST_DEVICE constexpr bool has_own_order(Element element) {
+    return element == Element::nf4 || element == Element::iq4_nl || element == Element::fp4_e2m1;
+}
+// Where the code j of a half word of fp4 stands: its exponent and mantissa from one bit on, and its sign.
+struct Fp4Place {
+    int magnitude, sign;
+};
+LOWBIT_HOST_DEVICE constexpr Fp4Place fp4_place(int j) {
+    return j == 0 ? Fp4Place{0, 9} : j == 1 ? Fp4Place{3, 12} : j == 2 ? Fp4Place{6, 11} : Fp4Place{13, 10};
+}
+// From the order of integers to that of the element, and back.
+LOWBIT_HOST_DEVICE constexpr uint32_t arrange_word(Element element, uint32_t nibbles) {
+    uint32_t word = 0;
+    for (int half = 0; half < 2; ++half)
+        for (int j = 0; j < 4; ++j) {
+            const uint32_t code = nibbles >> (16 * half + 4 * j) & 15;
+            const Fp4Place place = fp4_place(j);
+            if (element == Element::fp4_e2m1)
+                word |= (code & 7) << (16 * half + place.magnitude) | (code >> 3) << (16 * half + place.sign);
+            else
+                word |= code << (8 * j + 4 * half);
+        }
+    return has_own_order(element) ? word : nibbles;
+}
+LOWBIT_HOST_DEVICE constexpr uint32_t integer_order(Element element, uint32_t word) {
+    uint32_t nibbles = 0;
+    for (int half = 0; half < 2; ++half)
+        for (int j = 0; j < 4; ++j) {
+            const Fp4Place place = fp4_place(j);
+            const uint32_t code = element == Element::fp4_e2m1
+                                      ? (word >> (16 * half + place.magnitude) & 7) | (word >> (16 * half + place.sign) & 1) << 3
+                                      : word >> (8 * j + 4 * half) & 15;
+            nibbles |= code << (16 * half + 4 * j);
+        }
+    return has_own_order(element) ? nibbles : word;
+}
+
 // Both planes, from the first byte of an atom on.
 LOWBIT_HOST_DEVICE constexpr BlockField tile_code(int bits, int row, int column) {
     BlockField field{tile_bits(low_bits(bits), row, column)};
@@ -63,6 +102,15 @@ LOWBIT_HOST_DEVICE constexpr BlockField tile_code(int bits, int row, int column)
         field.high.byte += tile_atom_bytes(low_bits(bits));
     }
     return field;
+}
+
+// The code of a row and column of an atom of an element.
+LOWBIT_HOST_DEVICE constexpr unsigned read_tile_code(Element element, int bits, const uint8_t* atom, int row, int column) {
+    if (!has_own_order(element)) return tile_code(bits, row, column).read(atom);
+    const BitsPlace place = tile_bits(4, row, column);
+    const uint8_t* bytes = atom + place.byte / 4 * 4;
+    const uint32_t word = uint32_t(bytes[0]) | uint32_t(bytes[1]) << 8 | uint32_t(bytes[2]) << 16 | uint32_t(bytes[3]) << 24;
+    return integer_order(element, word) >> (place.byte % 4 * 8 + place.shift) & 15;
 }
 
 // In the terms of a block: rows g and g + 8 of a tile side by side, then minimum after scale.

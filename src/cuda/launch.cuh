@@ -44,6 +44,7 @@ struct LaunchSize {
     unsigned blocks, threads;
     size_t shared_bytes;
     unsigned cluster = 1;  // blocks that run side by side and reach each other's shared memory
+    bool early = false;    // begins early whatever the context says: behind a launch of the same call that began after all others ended
 };
 
 // A kernel that waits for the one before it by itself (ptx::wait_for_previous_launch): it begins early where the context asks for that.
@@ -57,7 +58,7 @@ void launch_in_chain(const core::Context& context, const char* name, void (*kern
     config.stream = stream_of(context);
     cudaLaunchAttribute attributes[2]{};
     config.attrs = attributes;
-    if (context.dependent_launch) {
+    if (context.dependent_launch || size.early) {
         cudaLaunchAttribute& early = attributes[config.numAttrs++];
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         early.val.programmaticStreamSerializationAllowed = 1;

@@ -127,18 +127,28 @@ struct BlocksTimesNumbers : BlockTiles<E> {
     static constexpr int steps_per_atom = 4, token_unit_bytes = 256, token_atom_bytes = 128;
     static constexpr bool natural_order = true, token_terms = false;
 
+    static constexpr bool nibbles = Base::block.bits == 4;
+
     __device__ static uint32_t ones() { return PairsOf<Mma>::both(1.0f); }
+    // What the numbers of rows g and g + 8 count in.
+    __device__ static constexpr float code_unit(int half) { return nibbles ? NibbleNumber<Mma>::unit(half) : 1.0f; }
 
     // Registers j = 0..3 have rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8.
     __device__ static void fragment(uint32_t (&a)[4], const typename Base::Codes& codes, const Group&, int atom, int step) {
+        if constexpr (nibbles) {
+            constexpr auto zero = float(Base::block.zero);
+            const uint32_t offset[2] = {NibbleNumber<Mma>::offset(0, zero), NibbleNumber<Mma>::offset(1, zero)};
+            decode_nibbles<Mma>(a, codes.atoms[atom].low_words[step], offset);
+        } else {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const int slot = 2 * step + j % 2;
-            if constexpr (Base::block.bits == 8)
-                a[j] = widen_alternate_bytes<Mma>(codes.atoms[atom].low_words[slot], j / 2);
-            else
-                a[j] = as_bits(__hsub2(as_pair<Pair>(codes.atoms[atom].fields(slot, j / 2, 0x00010001u, Magic<Mma>::bits)),
-                                       Magic<Mma>::pair(Base::block.zero)));
+            for (int j = 0; j < 4; ++j) {
+                const int slot = 2 * step + j % 2;
+                if constexpr (Base::block.bits == 8)
+                    a[j] = widen_alternate_bytes<Mma>(codes.atoms[atom].low_words[slot], j / 2);
+                else
+                    a[j] = as_bits(__hsub2(as_pair<Pair>(codes.atoms[atom].fields(slot, j / 2, 0x00010001u, Magic<Mma>::bits)),
+                                           Magic<Mma>::pair(Base::block.zero)));
+            }
         }
     }
 };

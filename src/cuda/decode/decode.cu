@@ -141,6 +141,7 @@ void prepare_integer_tokens(const MatmulProblem& problem, int segments, DecodeAr
     launch_in_chain(*problem.context, "order_integer_tokens", order_integer_tokens,
                     {blocks_for(int64_t(tokens.tokens) * tokens.units * 4, threads), threads, 0}, tokens);
     args.tokens = tokens.to, args.terms = tokens.terms;
+    args.begins_early = true;  // behind that launch, which writes no weight
     args.token_stride = int64_t(tokens.units) * tile_unit_values;
     if (!tokens.blocks) args.epilogue.token_scale[0] = constant_scale(x);
 }

@@ -38,7 +38,8 @@ void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weigh
                                split.phase_units);
     const int warps = C::helping_warps + (C::trades_registers ? most_decode_warps : split.warps());
     launch_in_chain(context, "decode_stream", decode_stream<C>,
-                    {blocks_for(args.tiles, split.tiles_per_block), unsigned(warps) * 32, size_t(split.shared_bytes)}, args, weight, maps);
+                    {blocks_for(args.tiles, split.tiles_per_block), unsigned(warps) * 32, size_t(split.shared_bytes), 1, args.begins_early},
+                    args, weight, maps);
 }
 
 // How a source's rings look, for split_decode.
@@ -63,7 +64,7 @@ void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, 
         {args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Source::token_terms ? token_term_bytes : 0,
          Segments, args.scales.group, slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>, args.half_tiles > 0},
         args.token_count, device.multiprocessors, most_dynamic_bytes<Source>(context));
-    args.begins_early = context.dependent_launch;
+    args.begins_early |= context.dependent_launch;
     const bool few = args.token_count <= 8, single = args.split.row_tiles == 1;
     if (few && single) return launch_decode<DecodeConfig<Source, 1, 1, Segments, Scales>>(args, weight, context);
     if (single) return launch_decode<DecodeConfig<Source, 2, 1, Segments, Scales>>(args, weight, context);

@@ -105,7 +105,20 @@ struct ScaledFp4 : NibbleTiles {
     }
 };
 
-// fp4, nf4, iq4_nl: the levels themselves, out of a table.
+// fp4 x fp16: the values / unit, which scales make up for.
+struct Fp4TimesHalf : NibbleTiles {
+    using Mma = ptx::MmaFp16;
+    using Group = NoDecodeGroup;
+    static constexpr int steps_per_atom = 4, token_unit_bytes = 256, token_atom_bytes = 128;
+    static constexpr bool natural_order = true, byte_tokens = false, token_terms = false, zero_points = false;
+
+    __device__ static constexpr float code_unit(int) { return Fp4Number<Mma>::unit; }
+    __device__ static void fragment(uint32_t (&a)[4], const Codes& codes, const Group&, int atom, int step) {
+        Fp4Number<Mma>::decode(a, codes.word(atom, step));
+    }
+};
+
+// nf4, iq4_nl: the levels themselves, out of a table.
 template <class Mma_, Element E>
 struct LevelTiles : NibbleTiles {
     using Mma = Mma_;

@@ -29,7 +29,7 @@ TilesLaunch nibbles_launch(const core::Format& format, int segments) {
     case Element::q4_0: return integers_launch<IntegerNibbles<Mma, true>>(segments, scale);
     case Element::uint4: return integers_launch<IntegerNibbles<Mma, false>>(segments, scale);
     case Element::fp4_e2m1: {
-        using Source = std::conditional_t<SmallNumbers<Mma>::possible, ScaledFp4, LevelTiles<Mma, Element::fp4_e2m1>>;
+        using Source = std::conditional_t<SmallNumbers<Mma>::possible, ScaledFp4, Fp4TimesHalf>;
         if (segments == 8 && scale == Element::fp8_e4m3) return launch_decode_source<Source, 8, DecodeScales::e4m3>;
         return segments == 4 && scale == Element::e8m0 ? launch_decode_source<Source, 4, DecodeScales::e8m0> : nullptr;
     }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int most_row_tiles = 2, most_tokens = 16;
 constexpr int buffer_alignment = 1024;        // of a buffer: the copy engine's swizzle begins anew
-constexpr int phase_bytes_wanted = 20 << 10;  // small enough for several to be under way
+constexpr int phase_bytes_wanted = 40 << 10;  // small enough for several to be under way
 
 // As many warps along K as there is room for; one fewer where that leaves fewer of them idle in the last round.
 int depth_warps(int row_warps, int units) {

@@ -24,13 +24,13 @@ class DecodeSums {
 
 public:
     // A unit in registers, its tokens (by lane) in a phase buffer.
-    __device__ void multiply(const UnitInRegisters<C>& unit, const uint32_t (&tokens)[C::TokenTiles], const TokenTerms<C>& terms,
+    __device__ void multiply(const UnitInRegisters<C>& unit, uint32_t tokens, uint32_t second_tile, const TokenTerms<C>& terms,
                              const DecodeArgs& args) {
         TokenFragments<C> x;
 #pragma unroll
         for (int step = 0; step < C::steps_per_unit; ++step) {
             const int atom = step / Source::steps_per_atom, inside = step % Source::steps_per_atom, segment = step / C::steps_per_segment;
-            if (inside == 0) x.load(tokens, atom * Source::token_atom_bytes, args);
+            if (inside == 0) x.load(tokens, second_tile, atom * Source::token_atom_bytes, args);
             if constexpr (sums_tokens) add_tokens(x, inside);
 #pragma unroll
             for (int r = 0; r < C::RowTiles; ++r) {
@@ -219,23 +219,19 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
                                       DecodeSums<C>& sums, uint32_t ring, uint32_t ring_end, const DecodeSplit::Place& at, int lane) {
     using Source = typename C::Source;
     const DecodeSplit& split = args.split;
-    uint32_t slot = ring, token_offsets[C::TokenTiles];
-#pragma unroll
-    for (int t = 0; t < C::TokenTiles; ++t) token_offsets[t] = uint32_t(TokenFragments<C>::offset(t, args));
+    uint32_t slot = ring;
+    const uint32_t token_offset = TokenFragments<C>::offset(args), second_tile = TokenFragments<C>::second_tile(args);
     const int unit_bytes = split.row_bytes * (Source::token_unit_bytes / token_run_bytes);  // of all tokens
     const auto token_step = uint32_t(at.depth_warps * unit_bytes);
     int unit_number = at.depth_warp, buffer = 0;
     uint32_t parity = 0;
     for (int phase = 0; phase < split.phases; ++phase) {
         ptx::wait_for(barriers.full + buffer, parity);
-        uint32_t tokens[C::TokenTiles];
         TokenTerms<C> terms;
         const int first = phase * split.phase_units, end = smaller(first + split.phase_units, split.units);
         const uint32_t start = ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes);
-        const uint32_t place = start + uint32_t((unit_number - first) * unit_bytes);
+        uint32_t tokens = start + uint32_t((unit_number - first) * unit_bytes) + token_offset;
         terms.set(args, start, unit_number - first);
-#pragma unroll
-        for (int t = 0; t < C::TokenTiles; ++t) tokens[t] = place + token_offsets[t];
         for (; unit_number < end; unit_number += at.depth_warps) {
             ptx::wait_for_copies<C::slots - 1>();
             __syncwarp();
@@ -245,10 +241,9 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
             __syncwarp();
             stream.fetch(slot, lane);
             slot = slot + C::slot_bytes == ring_end ? ring : slot + C::slot_bytes;
-            sums.multiply(unit, tokens, terms, args);
+            sums.multiply(unit, tokens, second_tile, terms, args);
             terms.advance(args, at.depth_warps);
-#pragma unroll
-            for (int t = 0; t < C::TokenTiles; ++t) tokens[t] += token_step;
+            tokens += token_step;
         }
         __syncwarp();
         if (lane == 0) ptx::arrive(barriers.empty + buffer);

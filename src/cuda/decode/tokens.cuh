@@ -44,25 +44,30 @@ struct TokenFragments {
     static constexpr int words_per_step = words / C::Source::steps_per_atom;
     uint32_t b[C::TokenTiles][words];
 
-    // Where a lane finds its part of a unit's first run. Tokens that do not exist repeat the last one: their results are not stored.
-    __device__ static int offset(int tile, const DecodeArgs& args) {
-        const int lane = threadIdx.x % 32, last = args.token_count - 1;
-        const int token = 8 * tile + (C::Source::natural_order ? lane % 8 : lane / 4);
+    __device__ static int token_of_lane() { return int(threadIdx.x) % 32 / (C::Source::natural_order ? 1 : 4) % 8; }
+    // Where a lane finds its part of a unit's first run. Tokens that do not exist repeat another one: their results are not stored.
+    __device__ static uint32_t offset(const DecodeArgs& args) {
+        const int lane = threadIdx.x % 32;
         const int inside = C::Source::natural_order ? lane / 8 * 16 : lane % 4 * (loaded_words * 4);
-        return (token < last ? token : last) * token_run_bytes + inside;
+        return uint32_t(smaller(token_of_lane(), args.token_count - 1) * token_run_bytes + inside);
+    }
+    // From there to the token of the second tile: eight runs, after which the swizzle begins anew.
+    __device__ static uint32_t second_tile(const DecodeArgs& args) {
+        return token_of_lane() + 8 < args.token_count ? 8 * token_run_bytes : 0;
     }
     // From byte `at` of a unit on. What is added to a lane's place inside of a run has bits of its own, so it can be flipped.
-    __device__ void load(const uint32_t (&tokens)[C::TokenTiles], int at, const DecodeArgs& args) {
+    __device__ void load(uint32_t tokens, uint32_t second, int at, const DecodeArgs& args) {
+        const uint32_t run = ptx::swizzled(tokens + at / token_run_bytes * args.split.row_bytes) ^ at % token_run_bytes;
 #pragma unroll
         for (int tile = 0; tile < C::TokenTiles; ++tile) {
-            const uint32_t run = ptx::swizzled(tokens[tile] + at / token_run_bytes * args.split.row_bytes) ^ at % token_run_bytes;
 #pragma unroll
             for (int i = 0; i < loaded_words; i += 4) {
                 uint32_t four[4];
+                const uint32_t place = (run ^ (C::Source::natural_order ? 16 : 4) * i) + (tile ? second : 0);
                 if constexpr (C::Source::natural_order) {
-                    ptx::load_matrices(four, run ^ 16 * i);
+                    ptx::load_matrices(four, place);
                 } else {
-                    const uint4 loaded = ptx::load_16(run ^ 4 * i);
+                    const uint4 loaded = ptx::load_16(place);
                     four[0] = loaded.x, four[1] = loaded.y, four[2] = loaded.z, four[3] = loaded.w;
                 }
 #pragma unroll

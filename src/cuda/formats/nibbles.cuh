@@ -1,7 +1,8 @@
 // How a word of eight 4-bit codes becomes the four registers of a 16-row fragment. One struct per kind of code and type of number.
 //
 // Nibble j of the word, j = 0..3, is the even column of register j, nibble j + 4 the odd one; registers 0 and 2 belong to row g of the
-// tile, 1 and 3 to row g + 8. What depends on the row and the group (zero points) is fetched as `GroupBits` and kept as `Group`.
+// tile, 1 and 3 to row g + 8. (fp4, nf4 and iq4_nl: as core/packed.hpp draws them.) What depends on the row and the group (zero points)
+// is fetched as `GroupBits` and kept as `Group`.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -159,7 +160,49 @@ struct UnsignedNibbles {
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) { decode_nibbles<Mma>(a, word, group.offset); }
 };
 
-// fp4, nf4, iq4_nl: sixteen levels, looked up eight bytes at a time. A level's low and high bytes are picked out of registers with byte
+// fp4 (e2m1): sign, exponent and mantissa in the places that 16-bit numbers have for them (the lowest bits of the exponent, the highest of
+// the mantissa) are its value / unit. The order of its bits in a word is made for bf16: two codes take one mask, two two.
+template <class Mma>
+struct Fp4Number;
+template <>
+struct Fp4Number<ptx::MmaBf16> {
+    static constexpr float unit = 0x1p126f;
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word) {
+        constexpr uint32_t sign = 0x80008000u, rest = 0x01c001c0u;
+        a[0] = word << 6 & (sign | rest);
+        a[1] = word << 3 & (sign | rest);
+        a[2] = ptx::mask_or(word << 4, sign, word & rest);
+        a[3] = ptx::mask_or(word << 5, sign, word >> 7 & rest);
+    }
+};
+template <>
+struct Fp4Number<ptx::MmaFp16> {
+    static constexpr float unit = 0x1p14f;
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word) {
+        constexpr uint32_t sign = 0x80008000u, rest = 0x0e000e00u;
+        a[0] = ptx::mask_or(word << 6, sign, word << 9 & rest);
+        a[1] = ptx::mask_or(word << 3, sign, word << 6 & rest);
+        a[2] = ptx::mask_or(word << 4, sign, word << 3 & rest);
+        a[3] = ptx::mask_or(word << 5, sign, word >> 4 & rest);
+    }
+};
+template <class Mma>
+struct Fp4Nibbles : AnyGroup {
+    using Pairs = PairsOf<Mma>;
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
+        Fp4Number<Mma>::decode(a, word);
+#if !LOWBIT_TURING  // where no product of bf16 runs
+        constexpr bool decodes = true;
+#else
+        constexpr bool decodes = std::is_same_v<Mma, ptx::MmaFp16>;
+#endif
+        if constexpr (decodes)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) a[j] = Pairs::multiply(a[j], Pairs::both(Fp4Number<Mma>::unit));
+    }
+};
+
+// nf4, iq4_nl: sixteen levels, looked up eight bytes at a time. A level's low and high bytes are picked out of registers with byte
 // permutes: the table never touches memory. Bit 3 of a code says which half of the table, bits 0..2 the entry.
 template <class Mma, Element E>
 struct LevelNibbles : AnyGroup {
@@ -173,8 +216,6 @@ struct LevelNibbles : AnyGroup {
                               : uint16_t((bits >> 16 & 0x8000) | ((magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13) - (112u << 10));
     }
     static constexpr float level(int code) {
-        constexpr float fp4[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-        if (E == Element::fp4_e2m1) return code < 8 ? fp4[code] : -fp4[code - 8];
         return E == Element::nf4 ? reference::nf4_levels.values[code] : reference::ggml::iq4_nl_levels.values[code];
     }
     // Four bytes of the table: byte `part` of levels first .. first + 3.
@@ -197,20 +238,20 @@ struct LevelNibbles : AnyGroup {
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group&) {
 #pragma unroll
         for (int pair = 0; pair < 2; ++pair) {
-            // Nibbles of a[2 pair] and a[2 pair + 1]: their even columns, then their odd ones.
-            const uint32_t codes = __byte_perm(word, 0, pair ? 0x4431 : 0x4420);
+            // Two nibbles of a[2 pair], then two of a[2 pair + 1]. (Byte permutes ignore the upper half.)
+            const uint32_t codes = pair ? word >> 16 : word;
             // For byte i of a result: byte i of `low`, or byte i of `high` (4 + i).
             const uint32_t entry = codes & 0x7777u, half = ptx::mask_or(codes >> 1, 0x4444u, 0x3210u);
             const uint32_t lower = look_up<0>(entry, half), upper = look_up<1>(entry, half);
-            a[2 * pair] = __byte_perm(lower, upper, 0x6240);
-            a[2 * pair + 1] = __byte_perm(lower, upper, 0x7351);
+            a[2 * pair] = __byte_perm(lower, upper, 0x5140);
+            a[2 * pair + 1] = __byte_perm(lower, upper, 0x7362);
         }
     }
 };
 
-// The same out of shared memory, two levels at a time: a byte of a word holds the codes of a column in rows g and g + 8. A table of all 256
-// bytes stands there once for every lane, in a bank of its own: four loads and eleven instructions for eight codes, where byte permutes
-// take 24.
+// The same out of shared memory, two levels at a time: a byte of a word holds the codes of neighbouring columns, a register of the
+// fragment. A table of all 256 bytes stands there once for every lane, in a bank of its own: four loads and eight instructions for eight
+// codes, where byte permutes take 23.
 template <class Mma, Element E>
 struct LevelTable {
     static constexpr int bytes = 256 * 128;
@@ -218,8 +259,8 @@ struct LevelTable {
     __device__ static void fill(uint8_t* table, int thread, int threads) {
         for (int index = thread; index < bytes / 16; index += threads) {
             const int codes = index / 8;
-            uint32_t pair[4];  // the first: of nibbles 0 and 4
-            LevelNibbles<Mma, E>::decode(pair, uint32_t(codes % 16 | codes / 16 << 16), {});
+            uint32_t pair[4];  // the first: of nibbles 0 and 1
+            LevelNibbles<Mma, E>::decode(pair, uint32_t(codes), {});
             *reinterpret_cast<uint4*>(table + index * 16) = make_uint4(pair[0], pair[0], pair[0], pair[0]);
         }
     }
@@ -227,9 +268,7 @@ struct LevelTable {
     __device__ static void decode(uint32_t (&a)[4], uint32_t word, uint32_t table) {
         const uint32_t lane = threadIdx.x % 32 * 4;
         const auto look_up = [&](uint32_t moved) { return ptx::load_4(table + ptx::mask_or(moved, 0x7f80u, lane)); };
-        const uint32_t first = look_up(word << 7), third = look_up(word >> 1), second = look_up(word >> 9), fourth = look_up(word >> 17);
-        a[0] = __byte_perm(first, second, 0x5410), a[1] = __byte_perm(first, second, 0x7632);
-        a[2] = __byte_perm(third, fourth, 0x5410), a[3] = __byte_perm(third, fourth, 0x7632);
+        a[0] = look_up(word << 7), a[1] = look_up(word >> 1), a[2] = look_up(word >> 9), a[3] = look_up(word >> 17);
     }
 };
 

@@ -64,14 +64,15 @@ struct SmallNumbers<ptx::MmaBf16> {
         }
     };
 
-    // fp4 (e2m1): its exponent and mantissa in the lowest two bits of the exponent and the highest of the mantissa are value * 2^-126.
+    // fp4 (e2m1), whose bits are numbers too (nibbles.cuh).
     struct Fp4 {
         uint32_t factor;  // as above
         // Of scales in two bytes: powers of two (e8m0), or e4m3 times `unit`.
         __device__ void set_e8m0(uint32_t scales) {
             // A bf16 number has the same exponent; beyond its end, infinity. 255 is NaN.
-            const auto number = [](uint32_t code) { return min(code + power, 255u) << 7 | (code + 1) >> 8 << 6; };
-            factor = number(scales & 0xffu) | number(scales >> 8) << 16;
+            const uint32_t codes = __byte_perm(scales, 0, 0x4140);
+            const uint32_t exponents = __vminu2(codes + power * 0x10001u, 0x00ff00ffu), is_nan = (codes + 0x10001u) >> 2 & 0x00400040u;
+            factor = exponents * 128 + is_nan;
         }
         __device__ void set_e4m3(uint32_t scales, float unit) {
             const float2 numbers = __half22float2(as_pair<__half2>(fp8_pair_to_half<Element::fp8_e4m3>(scales)));
@@ -79,11 +80,9 @@ struct SmallNumbers<ptx::MmaBf16> {
             factor = as_bits(__floats2bfloat162_rn(numbers.x * unit, numbers.y * unit));
         }
         __device__ void decode(uint32_t (&a)[4], uint32_t word) const {
+            Fp4Number<ptx::MmaBf16>::decode(a, word);
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                const uint32_t sign = word << (12 - 4 * j), rest = j < 2 ? word << (6 - 4 * j) : word >> (4 * j - 6);
-                a[j] = Pairs::multiply(ptx::mask_or(sign, 0x80008000u, rest & 0x01c001c0u), Pairs::twice(factor, j % 2));
-            }
+            for (int j = 0; j < 4; ++j) a[j] = Pairs::multiply(a[j], Pairs::twice(factor, j % 2));
         }
 
     private:

@@ -11,13 +11,13 @@ LOWBIT_HOST_DEVICE inline int64_t tile_scale_index(int64_t row, int64_t group, i
 }
 
 // What is added to the codes of 16 columns of a row from a plane of bits.
-__device__ inline void add_tile_bits(const uint8_t* plane, int bits, int row, int step, int shift, unsigned (&codes)[16]) {
+__device__ inline void add_tile_bits(Element element, const uint8_t* plane, int bits, int row, int step, int shift, unsigned (&codes)[16]) {
     const int slot = row / 8 + 2 * step;
     const unsigned mask = (1u << bits) - 1;
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
         const int at = core::tile_word_byte(bits, row % 8 * 4 + t, slot * bits / 8);
-        const uint32_t word = *reinterpret_cast<const uint32_t*>(plane + at) >> (slot * bits % 8);
+        const uint32_t word = core::integer_order(element, *reinterpret_cast<const uint32_t*>(plane + at)) >> (slot * bits % 8);
 #pragma unroll
         for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -32,8 +32,9 @@ __device__ inline void tile_codes(const core::QuantizedView& view, int bits, int
     const int inside = int(row % 16), step = int(column % 64 / 16), low = core::low_bits(bits);
 #pragma unroll
     for (int i = 0; i < 16; ++i) codes[i] = 0;
-    add_tile_bits(atom, low, inside, step, 0, codes);
-    if (bits > low) add_tile_bits(atom + core::tile_atom_bytes(low), bits - low, inside, step, low, codes);
+    const Element element = view.format.element;
+    add_tile_bits(element, atom, low, inside, step, 0, codes);
+    if (bits > low) add_tile_bits(element, atom + core::tile_atom_bytes(low), bits - low, inside, step, low, codes);
 }
 
 // What codes of GGML types are multiplied with, and what is added then. Bit for bit as reference/ggml_*.hpp have it.

@@ -309,7 +309,7 @@ template <class Kind, class Mma>
 HopperKernels tiles_kernels(Element element, int groups, Element scale) {
     constexpr bool small = SmallNumbers<Mma>::possible;
     using Signed = std::conditional_t<small, SmallCodes<SmallIntegers>, ScaledIntegers<Mma>>;
-    using Fp4 = std::conditional_t<small, SmallCodes<SmallFloats>, ScaledLevels<Mma, Element::fp4_e2m1>>;
+    using Fp4 = std::conditional_t<small, SmallCodes<SmallFloats>, ScaledFp4Halves>;
     switch (element) {
     case Element::int4:
     case Element::q4_0: return integer_tiles_kernels<Kind, Signed>(groups, scale);

@@ -269,7 +269,19 @@ struct ScaledIntegers : DecoderDefaults {
     }
 };
 
-// nf4, fp4, iq4_nl: a level of a table.
+// fp4 x fp16.
+struct ScaledFp4Halves : DecoderDefaults {
+    using Mma = ptx::MmaFp16;
+    static constexpr double cost = 1.12;
+    using Group = ScalePair<Mma>;
+    __device__ static void decode(uint32_t (&a)[4], uint32_t word, const Group& group) {
+        Fp4Nibbles<Mma>::decode(a, word, {});
+#pragma unroll
+        for (int j = 0; j < 4; ++j) a[j] = PairsOf<Mma>::multiply(a[j], group.scale(j % 2));
+    }
+};
+
+// nf4, iq4_nl: a level of a table.
 template <class Mma, Element E>
 struct ScaledLevels : DecoderDefaults {
     using Table = LevelTable<Mma, E>;

@@ -67,14 +67,14 @@ __global__ void pack_codes(Geometry g, const uint8_t* codes, uint32_t* packed, H
                 const uint32_t value = plain_bits(g, codes, row, column, upper) & ((1u << bits) - 1);
                 word |= value << (8 * byte + i / 4 * bits);
             }
-            packed[atom * 32 * g.bits + index] = word;
+            packed[atom * 32 * g.bits + index] = core::arrange_word(g.element, word);
         }
     }
 }
 
 __device__ uint32_t tile_code_at(const Geometry& g, const uint8_t* packed, int64_t row, int64_t column) {
     const uint8_t* atom = packed + (row / 16 * g.atoms + column / 64) * core::tile_atom_bytes(g.bits);
-    return core::tile_code(g.bits, int(row % 16), int(column % 64)).read(atom);
+    return core::read_tile_code(g.element, g.bits, atom, int(row % 16), int(column % 64));
 }
 
 // A thread writes a whole byte, two neighbouring columns, so that no byte has two writers.
