@@ -11,18 +11,30 @@
 
 namespace lowbit::cuda {
 
+// Tokens of 8 bits as they are given, and what they are brought into the order of (integer_tokens.cuh).
+struct IntegerTokens {
+    const uint8_t* codes = nullptr;
+    int64_t row_bytes = 0, columns = 0;
+    bool blocks = false;  // q8_1; otherwise rows of int8, whose scale is the epilogue's
+    int segments = 1;     // of 128: 1 or 4 (2 where groups have 64, 8 where they have 16)
+    int units = 0, tokens = 0;
+    uint8_t* workspace = nullptr;  // for all of them in order
+};
+
 struct DecodeArgs {
     DecodeSplit split;
     int64_t rows = 0;  // of the weight
     int tiles = 0;
     int half_tiles = 0;               // of each half of the weight, where one gates the other; 0: no gate
     const uint8_t* tokens = nullptr;  // rows of whole units, zeros beyond K
-    const uint8_t* terms = nullptr;   // of integer tokens, [token][unit]
+    const uint8_t* terms = nullptr;   // of integer tokens in order, [token][unit]
     int64_t token_stride = 0;         // bytes
     int token_count = 0;
-    bool begins_early = false;  // before the launch in front of it has ended
-    GroupScales scales;         // group 0: none
-    int groups = 0;             // of a row
+    IntegerTokens integers;
+    bool orders_tokens = false;  // every block those of all of K for itself
+    bool begins_early = false;   // before the launch in front of it has ended
+    GroupScales scales;          // group 0: none
+    int groups = 0;              // of a row
     EpilogueArgs epilogue;
 
     // The tile at a place of the blocks' row of tiles. With a gate, those of the two halves take turns, so that a block has both of each

@@ -1,5 +1,4 @@
 // From a problem with few tokens to a launch of the streaming product.
-#include "cuda/decode/integer_tokens.cuh"
 #include "cuda/decode/rows_launch.cuh"
 #include "cuda/decode/tiles_args.cuh"
 #include "cuda/devices.hpp"
@@ -128,21 +127,14 @@ int64_t tiles_workspace(const MatmulProblem& problem) {
     return problem.m() * core::ceil_div(problem.k(), tile_unit_values) * (tile_unit_values + token_term_bytes);
 }
 
-void prepare_integer_tokens(const MatmulProblem& problem, int segments, DecodeArgs& args) {
+void describe_integer_tokens(const MatmulProblem& problem, int segments, DecodeArgs& args) {
     const QuantizedView& x = problem.x.quantized;
-    IntegerTokens tokens;
+    IntegerTokens& tokens = args.integers;
     tokens.codes = x.codes, tokens.row_bytes = x.row_bytes(), tokens.columns = x.columns;
     tokens.blocks = x.format.element == Element::q8_1;
     tokens.segments = segments;
     tokens.units = int(core::ceil_div(x.columns, tile_unit_values)), tokens.tokens = int(x.rows);
-    tokens.to = static_cast<uint8_t*>(problem.scratch);
-    tokens.terms = tokens.to + int64_t(tokens.tokens) * tokens.units * tile_unit_values;
-    constexpr int threads = 128;
-    launch_in_chain(*problem.context, "order_integer_tokens", order_integer_tokens,
-                    {blocks_for(int64_t(tokens.tokens) * tokens.units * 4, threads), threads, 0}, tokens);
-    args.tokens = tokens.to, args.terms = tokens.terms;
-    args.begins_early = true;  // behind that launch, which writes no weight
-    args.token_stride = int64_t(tokens.units) * tile_unit_values;
+    tokens.workspace = static_cast<uint8_t*>(problem.scratch);
     if (!tokens.blocks) args.epilogue.token_scale[0] = constant_scale(x);
 }
 
@@ -161,7 +153,7 @@ void run_tiles(const MatmulProblem& problem, Element tokens) {
         tiles.blocks = int(grid.groups), tiles.tile_term_bytes = grid.groups * block.term_bytes();
     }
     if (problem.x.is_quantized)
-        prepare_integer_tokens(problem, tile_segments(tokens, weight), args);
+        describe_integer_tokens(problem, tile_segments(tokens, weight), args);
     else
         prepare_tokens(problem, tile_unit_values, args);
     find_tiles(tokens, weight)(args, tiles, problem.k(), *problem.context);

@@ -1,73 +1,119 @@
-// Tokens of 8 bits in the order in which tiles are multiplied (nibble_tiles.cuh, block_tiles.cuh): units of 128 codes, and behind those of
-// all tokens 32 bytes of terms for each, a scale and the sum of the codes for each of its segments (decode/tokens.cuh).
+// Tokens of 8 bits in the order in which tiles are multiplied (nibble_tiles.cuh, block_tiles.cuh): units of 128 codes, and for each 32
+// bytes of terms, a scale and the sum of the codes for each of its segments (decode/tokens.cuh). Where those of all of K find room in
+// shared memory, every block orders them for itself; elsewhere a launch before does.
 #pragma once
 #include "core/ggml_blocks.hpp"
 #include "cuda/decode/config.cuh"
 #include "cuda/formats/load_bytes.cuh"
 #include "cuda/formats/planes.cuh"
+#include "cuda/launch.cuh"
 #include "cuda/numbers.cuh"
-#include "cuda/ptx/async_copy.cuh"
 
 namespace lowbit::cuda {
 
-struct IntegerTokens {
-    const uint8_t* codes = nullptr;
-    int64_t row_bytes = 0, columns = 0;
-    bool blocks = false;  // q8_1; otherwise rows of int8, whose scale is the epilogue's
-    int segments = 1;     // of 128: 1 or 4 (2 where groups have 64, 8 where they have 16)
-    int units = 0, tokens = 0;
-    uint8_t *to = nullptr, *terms = nullptr;
-};
+// What a thread makes of 32 codes, a quarter of a unit; the four of a unit are neighbours. A whole warp at a time. `Words`: the codes are
+// whole words, and 32 of them or none.
+template <bool Words>
+struct OrderedQuarter {
+    int token, unit, quarter;
+    uint32_t words[8];
+    uint2 terms;
+    int terms_at;  // in the terms of the unit; negative: another quarter has them
 
-// A thread takes 32 codes, a quarter of a unit; the four of a unit are neighbours.
-static __global__ void order_integer_tokens(IntegerTokens x) {
-    const int index = blockIdx.x * blockDim.x + threadIdx.x, count = x.tokens * x.units * 4;
-    const int unit = index / 4, quarter = index % 4, token = unit / x.units, column = (unit - token * x.units) * 128 + quarter * 32;
-    uint32_t words[8] = {};
-    uint32_t scale = 0x3c00;  // fp16
-    ptx::let_dependents_begin();
-    // The codes may be the result of the launch before, and its tokens, in the place of these, may still be read.
-    ptx::wait_for_previous_launch();
-    if (index < count && column < x.columns) {
-        const uint8_t* row = x.codes + token * x.row_bytes;
-        const uint8_t* from = row + (x.blocks ? column / 32 * 36 : column);
+    __device__ OrderedQuarter(const IntegerTokens& x, int index, bool exists) : quarter(index % 4), terms_at(-1) {
+        const int place = index / 4;
+        token = place / x.units, unit = place - token * x.units;
+        const int column = unit * 128 + quarter * 32;
+        uint32_t scale = 0x3c00;  // fp16
+#pragma unroll
+        for (int i = 0; i < 8; ++i) words[i] = 0;
+        if (exists && column < x.columns) load(x, column, scale);
+        int sums[2] = {};  // of 16 codes each
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sums[i / 4] = __dp4a(int(words[i]), 0x01010101, sums[i / 4]);
+        int sum = sums[0] + sums[1];
+        // One segment has the sum of all four quarters, two of two.
+        for (int distance = 1; distance < 4 / x.segments; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+        const int per_segment = x.segments == 8 ? 1 : 4 / x.segments;
+        if (quarter % per_segment == 0) terms_at = quarter / per_segment * 8;
+        terms = x.segments == 8 ? make_uint2(scale | uint32_t(sums[0]) << 16, scale | uint32_t(sums[1]) << 16)
+                                : make_uint2(__float_as_uint(half_to_float(uint16_t(scale))), uint32_t(sum));
+    }
+    // Columns 16 w + 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a half of the unit become word w of run t: both words of this quarter.
+    __device__ uint2 run(int t) const {
+        uint32_t both[2];
+#pragma unroll
+        for (int w = 0; w < 2; ++w) {
+            const uint32_t low = words[4 * w + t / 2] >> (t % 2 * 16), high = words[4 * w + 2 + t / 2] >> (t % 2 * 16);
+            both[w] = __byte_perm(low, high, 0x5140);
+        }
+        return make_uint2(both[0], both[1]);
+    }
+    // And where they stand in the unit.
+    __device__ int run_at(int t) const { return quarter / 2 * 64 + t * 16 + quarter % 2 * 8; }
+
+private:
+    __device__ void load(const IntegerTokens& x, int column, uint32_t& scale) {
+        const uint8_t* from = x.codes + token * x.row_bytes + (x.blocks ? column / 32 * 36 : column);
         if (x.blocks) {
             scale = uint32_t(from[0] | from[1] << 8);
             from += 4;
         }
         const int valid = int(smaller(x.columns - column, 32));
-        if (valid == 32 && reinterpret_cast<uintptr_t>(from) % 4 == 0) {
+        if (Words || (valid == 32 && reinterpret_cast<uintptr_t>(from) % 4 == 0)) {
 #pragma unroll
             for (int i = 0; i < 8; ++i) words[i] = reinterpret_cast<const uint32_t*>(from)[i];
         } else {
             for (int i = 0; i < valid; ++i) words[i / 4] |= uint32_t(from[i]) << (i % 4 * 8);
         }
     }
-    int sums[2] = {};  // of 16 codes each
+};
+
+inline bool are_words(const IntegerTokens& x) {
+    return x.columns % 32 == 0 && x.row_bytes % 4 == 0 && reinterpret_cast<uintptr_t>(x.codes) % 4 == 0;
+}
+
+// Into a phase buffer that has room for all of K (decode/tokens.cuh draws it), by `threads` threads of a block in whole warps.
+__device__ inline void order_tokens(const DecodeArgs& args, uint32_t buffer, int thread, int threads) {
+    const IntegerTokens& x = args.integers;
+    const int count = x.tokens * x.units * 4;
+    for (int index = thread; index - thread % 32 < count; index += threads) {
+        const OrderedQuarter<true> ordered(x, index, index < count);
+        if (index >= count) continue;
+        const int place = ordered.unit * x.tokens + ordered.token;
+        const uint32_t codes = buffer + uint32_t(place * token_run_bytes);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sums[i / 4] = __dp4a(int(words[i]), 0x01010101, sums[i / 4]);
-    int sum = sums[0] + sums[1];
-    // One segment has the sum of all four quarters, two of two.
-    for (int distance = 1; distance < 4 / x.segments; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if (index >= count) return;
-    uint8_t *to = x.to + int64_t(unit) * 128, *terms = x.terms + int64_t(unit) * token_term_bytes;
-    // Columns 16 w + 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a half of the unit become word w of run t.
-#pragma unroll
-    for (int w = 0; w < 2; ++w)
-#pragma unroll
-        for (int t = 0; t < 4; ++t) {
-            const uint32_t low = words[4 * w + t / 2] >> (t % 2 * 16), high = words[4 * w + 2 + t / 2] >> (t % 2 * 16);
-            const uint32_t word = __byte_perm(low, high, 0x5140);
-            *reinterpret_cast<uint32_t*>(to + quarter / 2 * 64 + t * 16 + (quarter % 2 * 2 + w) * 4) = word;
-        }
-    if (x.segments == 8) {
-        *reinterpret_cast<uint2*>(terms + quarter * 8) = make_uint2(scale | uint32_t(sums[0]) << 16, scale | uint32_t(sums[1]) << 16);
-        return;
+        for (int t = 0; t < 4; ++t) ptx::store_8(ptx::swizzled(codes + uint32_t(ordered.run_at(t))), ordered.run(t));
+        if (ordered.terms_at >= 0)
+            ptx::store_8(buffer + uint32_t(args.split.terms_at + place * token_term_bytes + ordered.terms_at), ordered.terms);
     }
-    const int per_segment = 4 / x.segments;
-    if (quarter % per_segment == 0)
-        *reinterpret_cast<uint2*>(terms + quarter / per_segment * 8) =
-            make_uint2(__float_as_uint(half_to_float(uint16_t(scale))), uint32_t(sum));
+}
+
+// Into the workspace: the codes of all tokens, then their terms.
+static __global__ void order_integer_tokens(IntegerTokens x) {
+    const int index = blockIdx.x * blockDim.x + threadIdx.x, count = x.tokens * x.units * 4;
+    ptx::let_dependents_begin();
+    // The codes may be the result of the launch before, and its tokens, in the place of these, may still be read.
+    ptx::wait_for_previous_launch();
+    const OrderedQuarter<false> ordered(x, index, index < count);
+    if (index >= count) return;
+    const int64_t unit = index / 4;
+    uint8_t *codes = x.workspace + unit * token_run_bytes,
+            *terms = x.workspace + int64_t(count) / 4 * token_run_bytes + unit * token_term_bytes;
+#pragma unroll
+    for (int t = 0; t < 4; ++t) *reinterpret_cast<uint2*>(codes + ordered.run_at(t)) = ordered.run(t);
+    if (ordered.terms_at >= 0) *reinterpret_cast<uint2*>(terms + ordered.terms_at) = ordered.terms;
+}
+
+// The product behind it may begin early whatever the context says: this launch writes no weight, and began after those that may.
+inline void launch_order(DecodeArgs& args, const core::Context& context) {
+    const IntegerTokens& x = args.integers;
+    constexpr int threads = 128;
+    const int64_t units = int64_t(x.tokens) * x.units;
+    launch_in_chain(context, "order_integer_tokens", order_integer_tokens, {blocks_for(units * 4, threads), threads, 0}, x);
+    args.tokens = x.workspace, args.terms = x.workspace + units * token_run_bytes;
+    args.token_stride = int64_t(x.units) * token_run_bytes;
+    args.begins_early = true;
 }
 
 }  // namespace lowbit::cuda

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 
+#include "cuda/decode/integer_tokens.cuh"
 #include "cuda/decode/split.hpp"
 #include "cuda/decode/stream.cuh"
 #include "cuda/devices.hpp"
@@ -31,9 +32,10 @@ void launch_decode(const DecodeArgs& args, const typename C::Source::Args& weigh
     constexpr int unit_rows = C::Source::token_unit_bytes / token_run_bytes;
     const int64_t stride = args.token_count > 1 ? args.token_stride : int64_t(split.units) * C::Source::token_unit_bytes;
     TokenMaps maps{};
-    maps.tokens =
-        token_map(args.tokens, args.token_count, stride, token_run_bytes, int64_t(split.units) * unit_rows, split.phase_units * unit_rows);
-    if constexpr (C::Source::token_terms)
+    if (!args.orders_tokens)
+        maps.tokens = token_map(args.tokens, args.token_count, stride, token_run_bytes, int64_t(split.units) * unit_rows,
+                                split.phase_units * unit_rows);
+    if (C::Source::token_terms && !args.orders_tokens)
         maps.terms = token_map(args.terms, args.token_count, int64_t(split.units) * token_term_bytes, token_term_bytes, split.units,
                                split.phase_units);
     const int warps = C::helping_warps + (C::trades_registers ? most_decode_warps : split.warps());
@@ -60,10 +62,15 @@ void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, 
     const DeviceInfo& device = devices().devices[size_t(context.device_index)];
     args.epilogue.scale *= product_unit<Source>();
     if constexpr (Segments == 0) args.epilogue.scale *= code_unit<Source>(0);  // one for all rows, where no group's scale can have it
-    args.split = split_decode(
-        {args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes, Source::token_terms ? token_term_bytes : 0,
-         Segments, args.scales.group, slot_bytes_of<Source, Segments, Scales>, slots_of<Source, Segments, Scales>, args.half_tiles > 0},
-        args.token_count, device.multiprocessors, most_dynamic_bytes<Source>(context));
+    args.split =
+        split_decode({args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes,
+                      Source::token_terms ? token_term_bytes : 0, Segments, args.scales.group, slot_bytes_of<Source, Segments, Scales>,
+                      slots_of<Source, Segments, Scales>, args.half_tiles > 0, Source::token_terms && are_words(args.integers)},
+                     args.token_count, device.multiprocessors, most_dynamic_bytes<Source>(context));
+    if constexpr (Source::token_terms) {
+        args.orders_tokens = args.split.phases == 1 && are_words(args.integers);
+        if (!args.orders_tokens) launch_order(args, context);
+    }
     args.begins_early |= context.dependent_launch;
     const bool few = args.token_count <= 8, single = args.split.row_tiles == 1;
     if (few && single) return launch_decode<DecodeConfig<Source, 1, 1, Segments, Scales>>(args, weight, context);

@@ -10,6 +10,7 @@ namespace {
 constexpr int most_row_tiles = 2, most_tokens = 16;
 constexpr int buffer_alignment = 1024;        // of a buffer: the copy engine's swizzle begins anew
 constexpr int phase_bytes_wanted = 40 << 10;  // small enough for several to be under way
+constexpr int most_box_rows = 256;            // that the copy engine takes at a time
 
 // As many warps along K as there is room for; one fewer where that leaves fewer of them idle in the last round.
 int depth_warps(int row_warps, int units) {
@@ -66,10 +67,14 @@ DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocesso
     const int round_units = split.most_depth();
     const int room = shared_bytes_limit - ring_bytes(token_tiles);
     const int round_bytes = round_units * unit_bytes * tokens, even = int(core::ceil_div(rounds, most_phase_buffers));
-    const bool one = rounds * round_bytes <= phase_bytes_wanted;
-    const int phase_rounds = one ? rounds : std::clamp(std::min(phase_bytes_wanted / round_bytes, even), 1, rounds);
+    const int wanted = std::min(phase_bytes_wanted, most_box_rows * token_run_bytes * tokens);
+    const bool one = rounds * round_bytes <= wanted;
+    const int phase_rounds = one ? rounds : std::clamp(std::min(wanted / round_bytes, even), 1, rounds);
     // A round that finds room only once comes in two halves, so that one is multiplied while the other is on its way.
-    split.phase_units = phase_rounds == 1 && 2 * round_bytes > room ? int(core::ceil_div(round_units, 2)) : phase_rounds * round_units;
+    const bool whole = sizes.one_phase && split.units * unit_bytes * tokens + buffer_alignment <= room;
+    split.phase_units = whole                                         ? split.units
+                        : phase_rounds == 1 && 2 * round_bytes > room ? int(core::ceil_div(round_units, 2))
+                                                                      : phase_rounds * round_units;
     split.phases = int(core::ceil_div(split.units, split.phase_units));
     split.row_bytes = token_run_bytes * tokens;
     split.terms_at = split.phase_units * sizes.token_unit_bytes * tokens;

@@ -55,6 +55,7 @@ struct DecodeSizes {
     int group;             // values that share a scale
     int (*slot_bytes)(int row_tiles), (*slots)(int row_tiles, int token_tiles);
     bool tile_pairs;  // a block has an even number of tiles
+    bool one_phase;   // tokens of all of K at once, if they find room
 };
 
 DecodeSplit split_decode(const DecodeSizes& sizes, int tokens, int multiprocessors, int shared_bytes_limit);

@@ -12,6 +12,7 @@
 // How tiles, K and warps are split depends on the weight alone, never on the number of tokens: a token's result is the same bits whatever
 // its company.
 #pragma once
+#include "cuda/decode/integer_tokens.cuh"
 #include "cuda/decode/tokens.cuh"
 #include "cuda/decode/units.cuh"
 
@@ -213,6 +214,11 @@ __device__ inline void finish_gate(const DecodeArgs& args, const DepthSums<Sum>&
     }
 }
 
+template <class C>
+__device__ inline bool orders_tokens(const DecodeArgs& args) {
+    return C::Source::token_terms && args.orders_tokens;
+}
+
 // The units of a warp, phase after phase of their tokens.
 template <class C>
 __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& barriers, const uint8_t* buffers, UnitStream<C>& stream,
@@ -226,7 +232,7 @@ __device__ inline void multiply_units(const DecodeArgs& args, PhaseBarriers& bar
     int unit_number = at.depth_warp, buffer = 0;
     uint32_t parity = 0;
     for (int phase = 0; phase < split.phases; ++phase) {
-        ptx::wait_for(barriers.full + buffer, parity);
+        if (!orders_tokens<C>(args)) ptx::wait_for(barriers.full + buffer, parity);
         TokenTerms<C> terms;
         const int first = phase * split.phase_units, end = smaller(first + split.phase_units, split.units);
         const uint32_t start = ptx::shared_address(buffers) + uint32_t(buffer * split.buffer_bytes);
@@ -273,7 +279,7 @@ __global__ void __launch_bounds__(C::most_threads, 1)
         __syncwarp();
         // The weight is nobody's result, but the tokens may be that of the launch before.
         ptx::wait_for_previous_launch();
-        copy_tokens<C, true>(args, maps, shared, barriers);
+        if (!orders_tokens<C>(args)) copy_tokens<C, true>(args, maps, shared, barriers);
         // Not before: where the next launch begins, all before this one have ended. Kernels of others count on it.
         ptx::let_dependents_begin();
     }
@@ -285,20 +291,28 @@ __global__ void __launch_bounds__(C::most_threads, 1)
     // A group of copies for each of the kernel's slots, empty where a warp has no more units. What is asked for last comes last: half of
     // the weight waits until the tokens have been asked for, unless those are waiting for the launch before.
     constexpr int early_slots = C::slots / 2;
+    const bool multiplies = warp >= 0 && warp < warps, orders = orders_tokens<C>(args);
 #pragma unroll 1  // a launch begins by loading its code
-    for (int i = 0; i < C::slots; ++i) {
-        if (i == early_slots && !args.begins_early) __syncthreads();
-        if (warp >= 0 && warp < warps) stream.fetch(ring + i * C::slot_bytes, lane);
+    for (int i = 0; i <= C::slots; ++i) {
+        if (i == (args.begins_early ? C::slots : early_slots)) {
+            if constexpr (C::Source::token_terms)
+                if (orders && multiplies) {
+                    ptx::wait_for_previous_launch();
+                    order_tokens(args, ptx::shared_address(shared), warp * 32 + lane, warps * 32);
+                }
+            if (!orders) __syncthreads();
+        }
+        if (multiplies && i < C::slots) stream.fetch(ring + i * C::slot_bytes, lane);
     }
     if constexpr (C::Source::table_bytes > 0) C::Source::fill_table();
-    if (C::Source::table_bytes > 0 || args.begins_early) __syncthreads();
+    if (C::Source::table_bytes > 0 || orders) __syncthreads();
     if (warp < 0) {
         if constexpr (C::trades_registers) ptx::give_up_registers<24>();
-        if (brings_tokens) copy_tokens<C, false>(args, maps, shared, barriers);
+        if (brings_tokens && !orders) copy_tokens<C, false>(args, maps, shared, barriers);
         return;
     }
     if constexpr (C::trades_registers) ptx::take_registers<112>();
-    if (warp >= warps) return;
+    if (!multiplies) return;
     DecodeSums<C> sums;
     touch(args.epilogue);
     multiply_units<C>(args, barriers, shared, stream, sums, ring, ring_end, at, lane);

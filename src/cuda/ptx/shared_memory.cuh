@@ -59,6 +59,10 @@ __device__ inline void hold(Number& number) {
         asm volatile("" : "+r"(number));
 }
 
+__device__ inline void store_8(uint32_t shared, uint2 value) {
+    asm volatile("st.shared.v2.b32 [%0], {%1,%2};" ::"r"(shared), "r"(value.x), "r"(value.y) : "memory");
+}
+
 // Closes a group of copies: all that this thread has asked for since the last one.
 __device__ inline void commit_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
