@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 FEW_TOKENS = 16  # up to here a product is a read of its weight
 
-# Weight, activation
+# Weight, activation. A>B: numbers A that the product quantizes to B on the way.
 FEW_FORMATS = (
     ("int4:g128", "bf16"), ("int4:g32", "bf16"), ("nf4:g64", "bf16"), ("mxfp4", "bf16"), ("int8:row", "bf16"), ("int8:row", "int8:row"),
-    ("fp8_e4m3:row", "bf16"), ("q4_0", "q8_1"), ("q8_0", "q8_1"), ("q4_k", "bf16"), ("bf16", "bf16"),
+    ("fp8_e4m3:row", "bf16"), ("q4_0", "q8_1"), ("q4_0", "fp32>q8_1"), ("q8_0", "q8_1"), ("q8_0", "fp32>q8_1"), ("q4_k", "bf16"),
+    ("bf16", "bf16"),
 )  # fmt: skip
 MANY_FORMATS = (
     ("int4:g128", "bf16"), ("int4:g32", "bf16"), ("uint4:g128:asym", "bf16"), ("nf4:g64", "bf16"), ("mxfp4", "bf16"), ("nvfp4", "bf16"),

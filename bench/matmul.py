@@ -15,16 +15,19 @@ from .results import Row
 
 # What the tensor cores multiply, by the activation.
 KINDS = {
-    "bf16": "bf16", "int8:row": "int8", "int4:row": "int8", "uint8:row:asym": "int8", "q8_1": "int8", "fp8_e4m3:row": "fp8",
+    "bf16": "bf16", "int8:row": "int8", "int4:row": "int8", "uint8:row:asym": "int8", "q8_1": "int8", "fp32>q8_1": "int8", "fp8_e4m3:row": "fp8",
     "fp8_e5m2:row": "fp8", "fp8_e4m3:g128": "fp8", "int1:row": "int1",
 }  # fmt: skip
 LARGEST_ERROR = 0.02  # ||y - exact|| / ||exact||: y is rounded to bf16, and some kernels round decoded weights to it too
+NUMBERS = {"bf16": torch.bfloat16, "fp32": torch.float32}
 OURS, CHAINED = "lowbit", "lowbit_chain"
 
 
 def operand(rows: int, columns: int, format: str, device: torch.device):
-    numbers = torch.randn(rows, columns, device=device, dtype=torch.bfloat16)
-    return numbers if format == "bf16" else lowbit.quantize(numbers, format)
+    """Of "A>B" the numbers A."""
+    given = format.split(">")[0]
+    numbers = torch.randn(rows, columns, device=device, dtype=NUMBERS.get(given, torch.bfloat16))
+    return numbers if given in NUMBERS else lowbit.quantize(numbers, format)
 
 
 @dataclass
@@ -43,11 +46,11 @@ def make_weight(rows: int, columns: int, format: str, device: torch.device) -> W
     return Weight(packed, decoded(plain), plain.nbytes)
 
 
-def _choose_kernel(x, w, forced: list[str | None]) -> tuple[str | None, str]:
+def _choose_kernel(x, w, x_format: str | None, forced: list[str | None]) -> tuple[str | None, str]:
     """The first of the forced kernels that can run this (None: the library chooses), and its name."""
     for name in forced:
         with environment("LOWBIT_KERNEL", name):
-            chosen = matmul_kernel(x, w, out_dtype=torch.bfloat16)
+            chosen = matmul_kernel(x, w, out_dtype=torch.bfloat16, x_format=x_format)
         if chosen is not None:
             return name, chosen
     raise RuntimeError(f"none of these kernels can run it: {', '.join(map(str, forced))}")
@@ -68,16 +71,17 @@ class Product:
         """Raises where nothing can run it, or where it runs wrong."""
         self.device = device
         self.x = operand(case.m, case.k, case.activation, device)
+        self.x_format = case.activation.split(">")[1] if ">" in case.activation else None
         weight = make_weight(case.n, case.k, case.format, device)
         self.w = weight.packed
         self.moved = self.x.nbytes + weight.bytes + 2 * case.m * case.n
-        self.force, self.kernel = _choose_kernel(self.x, self.w, forced)
+        self.force, self.kernel = _choose_kernel(self.x, self.w, self.x_format, forced)
         for chained in (False, True) if case.m <= FEW_TOKENS else (False,):
             _check(self.run(self.x, self.w, chained), self.x, weight.numbers)
 
     def run(self, x, w, chained: bool) -> torch.Tensor:
         with environment("LOWBIT_KERNEL", self.force), lowbit.dependent_launch(chained):
-            return lowbit.matmul(x, w, out_dtype=torch.bfloat16)
+            return lowbit.matmul(x, w, out_dtype=torch.bfloat16, x_format=self.x_format)
 
     @functools.cached_property
     def copies(self) -> list[tuple]:

@@ -106,6 +106,7 @@ void read(const core::Context& context, const lowbit_matmul_args* given, MatmulC
         core::require(problem.x.tensor.device == context.device, verb, ": x is not on the context's device");
         problem.x.quantized = quantized_planes(context, core::Format::parse(args.x_format), problem.x.rows(), problem.x.columns(), scratch);
         problem.x.is_quantized = true;
+        problem.behind_quantize = true;
     }
     core::check(problem);
 }

@@ -58,6 +58,7 @@ struct MatmulProblem {
     Tensor y;        // M x N
     Epilogue epilogue;
     void* scratch = nullptr;
+    bool behind_quantize = false;  // x was quantized by this call, just before
 
     int64_t m() const { return y.rows; }
     int64_t n() const { return y.columns; }

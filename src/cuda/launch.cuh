@@ -44,7 +44,7 @@ struct LaunchSize {
     unsigned blocks, threads;
     size_t shared_bytes;
     unsigned cluster = 1;  // blocks that run side by side and reach each other's shared memory
-    bool early = false;    // begins early whatever the context says: behind a launch of the same call that began after all others ended
+    bool early = false;    // begins early whatever the context says
 };
 
 // A kernel that waits for the one before it by itself (ptx::wait_for_previous_launch): it begins early where the context asks for that.

@@ -32,9 +32,11 @@ struct DecodeArgs {
     int token_count = 0;
     IntegerTokens integers;
     bool orders_tokens = false;  // every block those of all of K for itself
-    bool begins_early = false;   // before the launch in front of it has ended
-    GroupScales scales;          // group 0: none
-    int groups = 0;              // of a row
+    // Before the launch in front of it has ended: where the context asks for that, and behind a launch of the same call. That one writes no
+    // weight, and began after those that may.
+    bool begins_early = false;
+    GroupScales scales;  // group 0: none
+    int groups = 0;      // of a row
     EpilogueArgs epilogue;
 
     // The tile at a place of the blocks' row of tiles. With a gate, those of the two halves take turns, so that a block has both of each

@@ -86,6 +86,7 @@ DecodeArgs common_args(const MatmulProblem& problem) {
     if (problem.epilogue.gate) args.half_tiles = args.tiles / 2;
     args.token_count = int(problem.m());
     args.epilogue = epilogue_of(problem);
+    args.begins_early = problem.behind_quantize;
     return args;
 }
 

@@ -11,33 +11,53 @@
 
 namespace lowbit::cuda {
 
-// What a thread makes of 32 codes, a quarter of a unit; the four of a unit are neighbours. A whole warp at a time. `Words`: the codes are
-// whole words, and 32 of them or none.
-template <bool Words>
-struct OrderedQuarter {
-    int token, unit, quarter;
-    uint32_t words[8];
-    uint2 terms;
-    int terms_at;  // in the terms of the unit; negative: another quarter has them
+// 32 codes, a quarter of a unit, as they are given.
+struct QuarterCodes {
+    int token = 0, unit = 0, quarter = 0;
+    uint32_t words[8] = {};
+    uint32_t scale = 0x3c00;  // fp16
 
-    __device__ OrderedQuarter(const IntegerTokens& x, int index, bool exists) : quarter(index % 4), terms_at(-1) {
+    // `Words`: the codes are whole words, and 32 of them or none.
+    template <bool Words>
+    __device__ void load(const IntegerTokens& x, int index) {
         const int place = index / 4;
-        token = place / x.units, unit = place - token * x.units;
+        token = place / x.units, unit = place - token * x.units, quarter = index % 4;
         const int column = unit * 128 + quarter * 32;
-        uint32_t scale = 0x3c00;  // fp16
+        scale = 0x3c00;
 #pragma unroll
         for (int i = 0; i < 8; ++i) words[i] = 0;
-        if (exists && column < x.columns) load(x, column, scale);
+        if (token >= x.tokens || column >= x.columns) return;
+        const uint8_t* from = x.codes + token * x.row_bytes + (x.blocks ? column / 32 * 36 : column);
+        if (x.blocks) {
+            scale = Words ? *reinterpret_cast<const uint32_t*>(from) & 0xffffu : uint32_t(from[0] | from[1] << 8);
+            from += 4;
+        }
+        const int valid = int(smaller(x.columns - column, 32));
+        if (Words || (valid == 32 && reinterpret_cast<uintptr_t>(from) % 4 == 0)) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) words[i] = reinterpret_cast<const uint32_t*>(from)[i];
+        } else {
+            for (int i = 0; i < valid; ++i) words[i / 4] |= uint32_t(from[i]) << (i % 4 * 8);
+        }
+    }
+};
+
+// What a thread makes of them; the four of a unit are neighbours. A whole warp at a time.
+struct OrderedQuarter : QuarterCodes {
+    uint2 terms;
+    int terms_at = -1;  // in the terms of the unit; negative: another quarter has them
+
+    __device__ OrderedQuarter(const QuarterCodes& codes, int segments) : QuarterCodes(codes) {
         int sums[2] = {};  // of 16 codes each
 #pragma unroll
         for (int i = 0; i < 8; ++i) sums[i / 4] = __dp4a(int(words[i]), 0x01010101, sums[i / 4]);
         int sum = sums[0] + sums[1];
         // One segment has the sum of all four quarters, two of two.
-        for (int distance = 1; distance < 4 / x.segments; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-        const int per_segment = x.segments == 8 ? 1 : 4 / x.segments;
+        for (int distance = 1; distance < 4 / segments; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+        const int per_segment = segments == 8 ? 1 : 4 / segments;
         if (quarter % per_segment == 0) terms_at = quarter / per_segment * 8;
-        terms = x.segments == 8 ? make_uint2(scale | uint32_t(sums[0]) << 16, scale | uint32_t(sums[1]) << 16)
-                                : make_uint2(__float_as_uint(half_to_float(uint16_t(scale))), uint32_t(sum));
+        terms = segments == 8 ? make_uint2(scale | uint32_t(sums[0]) << 16, scale | uint32_t(sums[1]) << 16)
+                              : make_uint2(__float_as_uint(half_to_float(uint16_t(scale))), uint32_t(sum));
     }
     // Columns 16 w + 2 t, 2 t + 8, 2 t + 1, 2 t + 9 of a half of the unit become word w of run t: both words of this quarter.
     __device__ uint2 run(int t) const {
@@ -51,39 +71,27 @@ struct OrderedQuarter {
     }
     // And where they stand in the unit.
     __device__ int run_at(int t) const { return quarter / 2 * 64 + t * 16 + quarter % 2 * 8; }
-
-private:
-    __device__ void load(const IntegerTokens& x, int column, uint32_t& scale) {
-        const uint8_t* from = x.codes + token * x.row_bytes + (x.blocks ? column / 32 * 36 : column);
-        if (x.blocks) {
-            scale = uint32_t(from[0] | from[1] << 8);
-            from += 4;
-        }
-        const int valid = int(smaller(x.columns - column, 32));
-        if (Words || (valid == 32 && reinterpret_cast<uintptr_t>(from) % 4 == 0)) {
-#pragma unroll
-            for (int i = 0; i < 8; ++i) words[i] = reinterpret_cast<const uint32_t*>(from)[i];
-        } else {
-            for (int i = 0; i < valid; ++i) words[i / 4] |= uint32_t(from[i]) << (i % 4 * 8);
-        }
-    }
 };
 
-inline bool are_words(const IntegerTokens& x) {
-    return x.columns % 32 == 0 && x.row_bytes % 4 == 0 && reinterpret_cast<uintptr_t>(x.codes) % 4 == 0;
+// Whether blocks may order them: that takes longer than a launch before where there are many.
+inline bool can_order_in_block(const IntegerTokens& x) {
+    constexpr int most_units = 255;
+    return x.tokens * x.units <= most_units && x.columns % 32 == 0 && x.row_bytes % 4 == 0 && reinterpret_cast<uintptr_t>(x.codes) % 4 == 0;
 }
 
-// Into a phase buffer that has room for all of K (decode/tokens.cuh draws it), by `threads` threads of a block in whole warps.
-__device__ inline void order_tokens(const DecodeArgs& args, uint32_t buffer, int thread, int threads) {
+// Into a phase buffer that has room for all of K (decode/tokens.cuh draws it), by `threads` threads of a block in whole warps. `codes`: the
+// first of this thread, loaded already.
+__device__ inline void order_tokens(const DecodeArgs& args, QuarterCodes codes, uint32_t buffer, int thread, int threads) {
     const IntegerTokens& x = args.integers;
     const int count = x.tokens * x.units * 4;
     for (int index = thread; index - thread % 32 < count; index += threads) {
-        const OrderedQuarter<true> ordered(x, index, index < count);
+        if (index != thread) codes.load<true>(x, index);
+        const OrderedQuarter ordered(codes, x.segments);
         if (index >= count) continue;
         const int place = ordered.unit * x.tokens + ordered.token;
-        const uint32_t codes = buffer + uint32_t(place * token_run_bytes);
+        const uint32_t run = buffer + uint32_t(place * token_run_bytes);
 #pragma unroll
-        for (int t = 0; t < 4; ++t) ptx::store_8(ptx::swizzled(codes + uint32_t(ordered.run_at(t))), ordered.run(t));
+        for (int t = 0; t < 4; ++t) ptx::store_8(ptx::swizzled(run + uint32_t(ordered.run_at(t))), ordered.run(t));
         if (ordered.terms_at >= 0)
             ptx::store_8(buffer + uint32_t(args.split.terms_at + place * token_term_bytes + ordered.terms_at), ordered.terms);
     }
@@ -95,7 +103,9 @@ static __global__ void order_integer_tokens(IntegerTokens x) {
     ptx::let_dependents_begin();
     // The codes may be the result of the launch before, and its tokens, in the place of these, may still be read.
     ptx::wait_for_previous_launch();
-    const OrderedQuarter<false> ordered(x, index, index < count);
+    QuarterCodes given;
+    given.load<false>(x, index);
+    const OrderedQuarter ordered(given, x.segments);
     if (index >= count) return;
     const int64_t unit = index / 4;
     uint8_t *codes = x.workspace + unit * token_run_bytes,
@@ -105,12 +115,12 @@ static __global__ void order_integer_tokens(IntegerTokens x) {
     if (ordered.terms_at >= 0) *reinterpret_cast<uint2*>(terms + ordered.terms_at) = ordered.terms;
 }
 
-// The product behind it may begin early whatever the context says: this launch writes no weight, and began after those that may.
 inline void launch_order(DecodeArgs& args, const core::Context& context) {
     const IntegerTokens& x = args.integers;
     constexpr int threads = 128;
     const int64_t units = int64_t(x.tokens) * x.units;
-    launch_in_chain(context, "order_integer_tokens", order_integer_tokens, {blocks_for(units * 4, threads), threads, 0}, x);
+    launch_in_chain(context, "order_integer_tokens", order_integer_tokens,
+                    {blocks_for(units * 4, threads), threads, 0, 1, args.begins_early}, x);
     args.tokens = x.workspace, args.terms = x.workspace + units * token_run_bytes;
     args.token_stride = int64_t(x.units) * token_run_bytes;
     args.begins_early = true;

@@ -65,10 +65,10 @@ void launch_decode_source(DecodeArgs args, const typename Source::Args& weight, 
     args.split =
         split_decode({args.rows, columns, Source::unit_values, Source::unit_bytes, Source::token_unit_bytes,
                       Source::token_terms ? token_term_bytes : 0, Segments, args.scales.group, slot_bytes_of<Source, Segments, Scales>,
-                      slots_of<Source, Segments, Scales>, args.half_tiles > 0, Source::token_terms && are_words(args.integers)},
+                      slots_of<Source, Segments, Scales>, args.half_tiles > 0, Source::token_terms && can_order_in_block(args.integers)},
                      args.token_count, device.multiprocessors, most_dynamic_bytes<Source>(context));
     if constexpr (Source::token_terms) {
-        args.orders_tokens = args.split.phases == 1 && are_words(args.integers);
+        args.orders_tokens = args.split.phases == 1 && can_order_in_block(args.integers);
         if (!args.orders_tokens) launch_order(args, context);
     }
     args.begins_early |= context.dependent_launch;

@@ -292,14 +292,22 @@ __global__ void __launch_bounds__(C::most_threads, 1)
     // the weight waits until the tokens have been asked for, unless those are waiting for the launch before.
     constexpr int early_slots = C::slots / 2;
     const bool multiplies = warp >= 0 && warp < warps, orders = orders_tokens<C>(args);
+    // Tokens that the block orders by itself are asked for before any of the weight, too.
+    QuarterCodes codes;
+    const auto ask_for_tokens = [&] {
+        if constexpr (C::Source::token_terms)
+            if (orders && multiplies) {
+                ptx::wait_for_previous_launch();
+                codes.load<true>(args.integers, warp * 32 + lane);
+            }
+    };
+    if (!args.begins_early) ask_for_tokens();
 #pragma unroll 1  // a launch begins by loading its code
     for (int i = 0; i <= C::slots; ++i) {
         if (i == (args.begins_early ? C::slots : early_slots)) {
+            if (args.begins_early) ask_for_tokens();
             if constexpr (C::Source::token_terms)
-                if (orders && multiplies) {
-                    ptx::wait_for_previous_launch();
-                    order_tokens(args, ptx::shared_address(shared), warp * 32 + lane, warps * 32);
-                }
+                if (orders && multiplies) order_tokens(args, codes, ptx::shared_address(shared), warp * 32 + lane, warps * 32);
             if (!orders) __syncthreads();
         }
         if (multiplies && i < C::slots) stream.fetch(ring + i * C::slot_bytes, lane);
