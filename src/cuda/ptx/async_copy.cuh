@@ -65,16 +65,6 @@ __device__ inline void copy_run(void* shared, const void* global, uint32_t bytes
 #endif
 }
 
-// The same into the shared memory of the first `blocks` blocks of the cluster, each at the same place and with a barrier of its own.
-__device__ inline void copy_run_to_all(void* shared, const void* global, uint32_t bytes, Barrier* barrier, int blocks) {
-#if LOWBIT_HOPPER
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(
-                     shared_address(shared)),
-                 "l"(global), "r"(bytes), "r"(shared_address(barrier)), "h"(uint16_t((1 << blocks) - 1))
-                 : "memory");
-#endif
-}
-
 // From here on the next launch of the stream may begin, where it was asked to begin early.
 __device__ inline void let_dependents_begin() {
 #if LOWBIT_HOPPER

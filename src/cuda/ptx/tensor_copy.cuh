@@ -120,18 +120,6 @@ __device__ inline void meet_cluster() {
             : "memory");
 #endif
 }
-// The same in two halves, for barriers alone that were published (publish_barriers): whatever else was written may be seen later.
-__device__ inline void announce_barriers_to_cluster() {
-#if LOWBIT_HOPPER
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-#endif
-}
-__device__ inline void wait_for_cluster() {
-#if LOWBIT_HOPPER
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-
 // Some warps of a block; every such group has a name of its own.
 __device__ inline void meet_warps(int name, int threads) {
 #if LOWBIT_HOPPER
