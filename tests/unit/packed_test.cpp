@@ -62,5 +62,65 @@ TEST(Packed, RefusesBytesThatAreNotOne) {
     EXPECT_EQ(lowbit_packed_borrow(bytes, -1, &made), LOWBIT_INVALID_ARGUMENT);
 }
 
+// Words of nibbles: the eight codes in the order of integers, and what elements that have an order of their own make of it.
+TEST(Packed, WordsOfElementsWithTheirOwnOrder) {
+    using core::arrange_word;
+    using core::integer_order;
+    EXPECT_EQ(arrange_word(Element::int4, 0x76543210u), 0x76543210u);
+    EXPECT_EQ(arrange_word(Element::nf4, 0x76543210u), 0x73625140u);  // code j of both halves in byte j
+    EXPECT_EQ(arrange_word(Element::iq4_nl, 0xfedc3210u), 0xf3e2d1c0u);
+    // 1 (exponent and mantissa 1 in the lowest bit) and -6 (all four bits) in each of the four places.
+    const uint32_t one[4] = {1u << 0, 1u << 3, 1u << 6, 1u << 13},
+                   all[4] = {7u << 0 | 1u << 9, 7u << 3 | 1u << 12, 7u << 6 | 1u << 11, 7u << 13 | 1u << 10};
+    for (int j = 0; j < 4; ++j)
+        for (int half = 0; half < 2; ++half) {
+            EXPECT_EQ(arrange_word(Element::fp4_e2m1, 1u << (16 * half + 4 * j)), one[j] << (16 * half));
+            EXPECT_EQ(arrange_word(Element::fp4_e2m1, 15u << (16 * half + 4 * j)), all[j] << (16 * half));
+        }
+    uint32_t word = 1;
+    for (int i = 0; i < 1000; ++i, word = word * 1664525u + 1013904223u)
+        for (const Element element : {Element::int4, Element::nf4, Element::iq4_nl, Element::fp4_e2m1}) {
+            EXPECT_EQ(integer_order(element, arrange_word(element, word)), word);
+            EXPECT_EQ(arrange_word(element, integer_order(element, word)), word);
+        }
+}
+
+// Weights in tiles: what was packed comes back.
+TEST(Packed, TilesGiveTheCodesBack) {
+    constexpr int64_t rows = 21, columns = 256;
+    for (const char* name : {"int4:g32", "uint4:g64:asym", "nf4:g64", "mxfp4", "nvfp4", "iq4_nl", "q4_0", "q5_1", "q6_k", "q8_0"}) {
+        const core::Format format = core::Format::parse(name);
+        const core::PlaneSizes sizes = format.measure(rows, columns);
+        struct Planes {
+            std::vector<uint8_t> codes, scales, zero_points;
+            float tensor_scale = 0.0f;
+        };
+        const auto view_of = [&](Planes& planes) {
+            planes.codes.resize(size_t(sizes.code_bytes)), planes.scales.resize(size_t(sizes.scale_bytes));
+            planes.zero_points.resize(size_t(sizes.zero_point_bytes));
+            core::QuantizedView view;
+            view.format = format, view.rows = rows, view.columns = columns, view.codes = planes.codes.data();
+            view.scales = planes.scales.empty() ? nullptr : planes.scales.data();
+            view.zero_points = planes.zero_points.empty() ? nullptr : planes.zero_points.data();
+            view.tensor_scale = sizes.tensor_scale_bytes ? &planes.tensor_scale : nullptr;
+            return view;
+        };
+        Planes given, back;
+        const core::QuantizedView plain = view_of(given), unpacked = view_of(back);
+        uint32_t random = 7;
+        for (auto* plane : {&given.codes, &given.scales, &given.zero_points})
+            for (uint8_t& byte : *plane) random = random * 1664525u + 1013904223u, byte = uint8_t(random >> 24);
+        std::unique_ptr<void, void (*)(void*)> memory(
+            std::aligned_alloc(256, size_t(core::packed_bytes(format, core::PackedLayout::tiles, rows, columns))), std::free);
+        const core::QuantizedView packed =
+            core::packed_planes(format, core::PackedLayout::tiles, rows, columns, static_cast<std::byte*>(memory.get()));
+        core::pack_planes(plain, packed);
+        core::unpack_planes(packed, unpacked);
+        EXPECT_EQ(given.codes, back.codes) << name;
+        EXPECT_EQ(given.scales, back.scales) << name;
+        EXPECT_EQ(given.zero_points, back.zero_points) << name;
+    }
+}
+
 }  // namespace
 }  // namespace lowbit
