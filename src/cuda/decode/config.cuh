@@ -11,14 +11,14 @@
 
 namespace lowbit::cuda {
 
-// Tokens of 8 bits as they are given, and what they are brought into the order of (integer_tokens.cuh).
+// Tokens of 8 bits as they are given, and the workspace for them in the order of tiles (integer_tokens.cuh).
 struct IntegerTokens {
     const uint8_t* codes = nullptr;
     int64_t row_bytes = 0, columns = 0;
     bool blocks = false;  // q8_1; otherwise rows of int8, whose scale is the epilogue's
     int segments = 1;     // of 128: 1 or 4 (2 where groups have 64, 8 where they have 16)
     int units = 0, tokens = 0;
-    uint8_t* workspace = nullptr;  // for all of them in order
+    uint8_t* workspace = nullptr;
 };
 
 struct DecodeArgs {
