@@ -152,8 +152,8 @@ struct ScaledBlocks : SourceDefaults {
             Codes codes[Blocks];
             Factors factors[Blocks];
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int k_block, const HopperArgs&) {
-            const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4;
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int thread, int k_block, const HopperArgs&) {
+            const int lane = thread % 32, warp = thread / 32, g = lane / 4;
             const uint32_t base = ptx::shared_address(stage);
             const int tile = first_block * 4 + warp;
             // Codes last: they are held until the tensor core is waited for, and registers are few while factors are computed.

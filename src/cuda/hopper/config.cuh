@@ -10,11 +10,12 @@ namespace lowbit::cuda {
 constexpr int hopper_most_splits = 8;  // blocks of a cluster that share out K: more than eight need leave
 
 struct HopperTile {
-    int rows, tokens;  // of the result, per block
-    int stages;        // of the ring
-    int depth = 1;     // k blocks (128 bytes of a token) per stage
-    int cluster = 1;   // blocks that share their tokens: each copies its part of them to all
-    int boxes = 4;     // of the output that a warpgroup has under way
+    int rows, tokens;   // of the result, per block
+    int stages;         // of the ring
+    int depth = 1;      // k blocks (128 bytes of a token) per stage
+    int cluster = 1;    // blocks that share their tokens: each copies its part of them to all
+    int boxes = 4;      // of the output that a warpgroup has under way
+    int term_sets = 1;  // of what the epilogue needs for a tile, in shared memory: two where tiles are short and stores overlap
     bool alternate =
         false;  // each warpgroup has a tile of its own, and one multiplies while the other stores; else they halve a tile's rows
 
@@ -26,7 +27,7 @@ struct HopperTile {
     int teams = 1;
     constexpr int threads() const { return 128 * (groups + 1); }
     // The register file is dealt out evenly at the launch; then the warpgroup that copies gives most of its share away.
-    constexpr int copy_registers() const { return groups == 2 ? 40 : 24; }
+    constexpr int copy_registers() const { return groups == 2 ? 40 : 32; }
     constexpr int multiply_registers() const { return groups == 2 ? 232 : groups == 3 ? 160 : 112; }
 };
 
@@ -54,6 +55,28 @@ constexpr int end_box_tokens = 16;  // the boxes of tokens in a last tile that i
 // launch before turns them, so that those of a k block are neighbours, and the copy engine brings them.
 constexpr bool warp_brings_scales(int tile_tokens) { return tile_tokens <= 128; }
 
+// Which group a k block lies in, where `blocks` of them share one. By a multiplication: the warp that copies has 500 clocks for a k block,
+// and a division takes 200 of them.
+class GroupOfBlock {
+public:
+    GroupOfBlock() = default;
+    // Exact for all of `k_blocks`.
+    __host__ GroupOfBlock(int64_t blocks, int64_t k_blocks)
+        : divisor_(uint32_t(blocks < k_blocks ? blocks : k_blocks)),
+          factor_(blocks >= k_blocks                ? 0
+                  : blocks * k_blocks < 0x100000000 ? uint32_t(0xffffffffu / divisor_ + 1)
+                                                    : uint32_t(divides)) {}
+
+    __device__ int operator()(int k_block) const {
+        if (divisor_ == 1) return k_block;
+        return factor_ == divides ? int(uint32_t(k_block) / divisor_) : int(__umulhi(uint32_t(k_block), factor_));
+    }
+
+private:
+    static constexpr uint32_t divides = 1;  // no divisor has this factor
+    uint32_t divisor_ = 1, factor_ = 0;
+};
+
 struct HopperArgs {
     CUtensorMap tokens, last_tokens, weight, scales, integers, output;  // integers: zero points, or the bytes of K types
     HopperSchedule schedule;
@@ -63,9 +86,10 @@ struct HopperArgs {
     int64_t rows = 0;  // of the weight
     int64_t token_count = 0;
     bool store_boxes = false;  // results of 16 bits that the copy engine can store, and nothing but scales and a bias on the way
-    // Weights in tiles: their scales, and how many k blocks share one.
+    // Weights in tiles: their scales, and which one a k block has.
     GroupScales group_scales;
-    int blocks_per_group = 1, last_group = 0;
+    GroupOfBlock group_of_block;
+    int last_group = 0;
     // Of tokens whose scales change from k block to k block; the stride is that of tokens where a warp brings them, else of k blocks, which
     // have as many tokens as tiles do.
     const float* token_scales = nullptr;

@@ -25,10 +25,10 @@ public:
         return splits;
     }
 
-    // Which units of the results are this team's: there, the sums are those of both.
-    __device__ static uint32_t add_teams(void* room, int group, Sums& sums) {
+    // Which units of the results are this team's: there, the sums are those of both. `name`: of a barrier of all Groups.
+    __device__ static uint32_t add_teams(int name, void* room, int group, Sums& sums) {
         static_assert(teams == 1 || units % teams == 0);
-        constexpr int name = Groups + 1, held = units / teams * (unit_sums / 4 * 128);  // names up to `Groups` are the stores'
+        constexpr int held = units / teams * (unit_sums / 4 * 128);
         const int team = group / GroupsPerTile, partner = (group + GroupsPerTile) % Groups;
         uint4* parts = of_thread(room);
         ptx::meet_warps(name, Groups * 128);  // all have done with the ring

@@ -47,7 +47,7 @@ void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperA
     const GroupScales& scales = args.group_scales;
     const int groups = groups_of_block(weight);
     const bool whole_rows = scales.group >= weight.columns;
-    args.blocks_per_group = whole_rows ? INT32_MAX : std::max(1, scales.group / int(core::TileGrid::columns_per_atom));
+    args.group_of_block = {whole_rows ? grid.atoms : std::max(1, scales.group / int(core::TileGrid::columns_per_atom)), grid.atoms};
     const int runs = box_tiles * groups;
     args.scales = stack_map(weight.scales, 16 * scales.bytes, grid.groups, grid.tiles, groups, box_tiles);
     args.scale_bytes = runs * 16 * scales.bytes;
@@ -104,7 +104,7 @@ void describe_byte_tiles(HopperFamily family, const MatmulProblem& problem, cons
     args.group_scales = GroupScales(weight);
     args.weight = stack_map(weight.codes, core::tile_atom_bytes(grid.bits), grid.atoms, grid.tiles, 2, box_tiles);
     if (!has_scales_of_rows(family)) {
-        args.blocks_per_group = args.group_scales.group / 128;
+        args.group_of_block = {args.group_scales.group / 128, core::ceil_div(grid.atoms, 2)};
         args.scales = stack_map(weight.scales, 16 * args.group_scales.bytes, grid.groups, grid.tiles, 1, box_tiles);
         return;
     }

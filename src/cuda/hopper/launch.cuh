@@ -74,29 +74,30 @@ HopperKernel hopper_kernel() {
     return kernel;
 }
 
-// As many stages as fit beside the memory of the stores, and a kilobyte for what is small and for alignment.
-template <class Source, int Rows>
-constexpr int stages_of(int tokens, int depth, int boxes, int groups) {
+// As many stages as fit beside the memory of the stores and of the epilogue's terms, and a little for barriers and alignment.
+template <class Source, int Rows, int Tokens>
+constexpr int stages_of(int depth, int boxes, int groups, int term_sets) {
     constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
-    const int store_bytes = Source::turned ? TurnedStore<1>::bytes : store_bytes_of(boxes, tokens, correction_of<typename Source::Kind>);
-    const int stage_bytes = depth * (tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? tokens * 4 : 0);
-    const int left = limit - Source::table_bytes - groups * store_bytes;
-    const int stages = (left - (weight_bytes % kilobyte ? kilobyte : 0) - 512) / stage_bytes;
-    return stages < 8 ? stages : 8;
+    const int store_bytes = Source::turned ? int(sizeof(typename TurnedStore<1>::Staging)) : boxes * store_box_bytes;
+    const int stage_bytes = depth * (Tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? Tokens * 4 : 0);
+    const int term_bytes = term_sets * int(sizeof(PieceTerms<Rows, Tokens, correction_of<typename Source::Kind>>));
+    const int left = limit - Source::table_bytes - groups * store_bytes - term_bytes - (weight_bytes % kilobyte ? kilobyte : 0) - 256;
+    return left / stage_bytes < 8 ? left / stage_bytes : 8;
 }
 
 // Boxes under way. Bits have few k blocks for many results; with scales along K a stage more is worth more.
 template <class Source>
 constexpr int most_boxes() {
-    return correction_of<typename Source::Kind> == Correction::bits ? 8 : Source::promoted ? 2 : 4;
+    return correction_of<typename Source::Kind> == Correction::bits ? 6 : Source::promoted ? 2 : 4;
 }
 
 template <class Source, int Rows, int Tokens>
 constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false, int groups = 2, int teams = 1) {
     const int all = Rows / 64 / (alternate ? 1 : groups / teams) * Tokens / store_pass_tokens;
     const int most = all < 2 ? 2 : all < most_boxes<Source>() ? all : most_boxes<Source>();
+    const int term_sets = alternate && correction_of<typename Source::Kind> == Correction::bits ? 2 : 1;
     // A fifth stage is worth more than two boxes: a block must have more under way than the tensor core takes while memory answers.
-    const auto stages_with = [&](int boxes) { return stages_of<Source, Rows>(Tokens, depth, boxes, groups); };
+    const auto stages_with = [&](int boxes) { return stages_of<Source, Rows, Tokens>(depth, boxes, groups, term_sets); };
     const int boxes = stages_with(most) < 5 && stages_with(2) > stages_with(most) ? 2 : most;
     return {.rows = Rows,
             .tokens = Tokens,
@@ -104,6 +105,7 @@ constexpr HopperTile make_tile(int depth, int cluster, bool alternate = false, i
             .depth = depth,
             .cluster = cluster,
             .boxes = boxes,
+            .term_sets = term_sets,
             .alternate = alternate,
             .groups = groups,
             .teams = teams};
@@ -125,7 +127,7 @@ struct RowsKernels {
     struct Square {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2, true);
-        static constexpr double clocks = 540 * pace<typename Source::Kind>;
+        static constexpr double clocks = 520 * pace<typename Source::Kind>;
     };
     // Both warpgroups at one tile: its last wave can be halved.
     struct Together {
@@ -244,15 +246,33 @@ struct WidenedKernels {
 // int4 x int8 or fp8 with a scale per row.
 template <class Source_>
 struct IntegerKernels {
+    struct Together {
+        using Source = Source_;
+        static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2);
+        static constexpr double clocks = 515;
+    };
     struct Few {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 256, 64>(1, 1);
         static constexpr double clocks = 600;
     };
+    // Warpgroups that alternate, each with as many tokens as it has registers for: a store costs nothing. Only one of them decodes at a
+    // time, which codes for fp8 take too long for.
+    struct Alternate {
+        using Source = Source_;
+        static constexpr HopperTile tile = make_tile<Source, 64, 256>(1, 2, true);
+        static constexpr double clocks = 530;
+    };
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<typename RowsKernels<Source_>::Large>(),
-                                               hopper_kernel<typename RowsKernels<Source_>::Together>(), hopper_kernel<Few>()};
+        static const HopperKernel kernels[] = {hopper_kernel<typename RowsKernels<Source_>::Large>(), hopper_kernel<Together>(),
+                                               hopper_kernel<Few>(), alternate()};
         return kernels;
+    }
+
+private:
+    static HopperKernel alternate() {
+        if constexpr (std::is_same_v<typename Source_::Kind, ptx::WgmmaInt8>) return hopper_kernel<Alternate>();
+        return {};
     }
 };
 

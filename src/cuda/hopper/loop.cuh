@@ -2,6 +2,7 @@
 // tokens of a tile can be few and decoded weights can stay in registers.
 //
 //     one warp copies:                 memory -> ring of stages (tokens; codes and scales, or rows, of the weight)
+//     two warps go ahead:              which tile comes next, and what the epilogue needs for its rows and tokens
 //     two to four warpgroups multiply: stage -> (registers, decoded) -> tensor core -> sums
 //                                      sums -> scales, bias -> shared memory -> boxes of the output
 //
@@ -42,7 +43,10 @@ class HopperGemm {
     static constexpr int token_blocks = tile.tokens / 64 / groups;  // of a warpgroup, then
     using Store = std::conditional_t<turned, TurnedStore<token_blocks>,
                                      HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>>;
+    static constexpr int exchange_name = 1 + groups * Store::names, table_name = exchange_name + 1;  // of barriers, behind the stores'
+    static_assert(table_name < 16);
     using Exchange = HopperExchange<Sum, blocks_per_group, tile.tokens, groups, groups_per_tile, Store::units_of_pass>;
+    using Board = PieceBoard<PieceTerms<tile.rows, tile.tokens, correction_of<Kind>>, tile.term_sets>;
     using At = RingPlace<tile.stages>;
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
 
@@ -52,10 +56,10 @@ public:
         alignas(1024) uint8_t tokens[tile.stages][tile.depth][token_bytes];
         alignas(1024) uint8_t weight[tile.stages][tile.depth][Weight::stage_bytes];
         typename Store::Staging store[groups];
-        typename Store::Terms store_terms[groups];
         alignas(16) float token_scales[token_groups ? tile.stages : 1][token_groups ? tile.tokens : 4];
         Ring<tile.stages> ring;
         Turns turns;
+        Board board;
     };
     static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : Exchange::most_splits(int(offsetof(Shared, store)));
     static constexpr bool can_halve = tile.cluster == 2 && !tile.alternate && Exchange::bytes_held(2) <= int(offsetof(Shared, store));
@@ -71,6 +75,7 @@ public:
             if (ptx::elect_one()) {
                 shared.ring.initialise(scale_warp ? 2 : 1, 4 * groups_per_tile * tile.cluster);
                 shared.turns.initialise();
+                shared.board.initialise(4 * (tile.alternate ? 1 : groups));
                 ptx::publish_barriers();
             }
             __syncwarp();
@@ -78,22 +83,24 @@ public:
         if constexpr (tile.cluster > 1)
             ptx::meet_cluster();
         else if (warp == groups * 4)
-            ptx::announce_to_block(threads);
+            ptx::announce(0, threads);
         else
             ptx::meet_warps(0, threads);
         if (warp >= groups * 4) {
             ptx::give_up_registers<copy_registers>();
             if (warp == groups * 4) copy_all(args, shared);
             if (scale_warp && warp == groups * 4 + 1) bring_token_scales(args, shared);
+            if (warp == groups * 4 + 2) go_ahead<true>(args, shared.board);
+            if (warp == groups * 4 + 3) go_ahead<false>(args, shared.board);
             __syncwarp();
             if (args.splits > 1 || has_half(args)) ptx::meet_cluster(), ptx::meet_cluster();
         } else {
             ptx::take_registers<multiply_registers>();
             if constexpr (table_bytes > 0) {
                 C::Source::fill_table(reinterpret_cast<uint8_t*>(&shared) - table_bytes, int(threadIdx.x), groups * 128);
-                ptx::meet_warps(groups + 2, groups * 128);  // a name that neither stores nor exchanges have
+                ptx::meet_warps(table_name, groups * 128);
             }
-            multiply_all(args, shared, warp / 4);
+            multiply_all(args, shared, warp);
             __syncwarp();
         }
         // A block stays until no other one of the cluster copies into it.
@@ -101,12 +108,6 @@ public:
     }
 
 private:
-    // A tile, or a part of its K: its first row and token; K counts stages.
-    struct Piece {
-        int row, token, k_first, k_count;
-        bool half;
-    };
-
     // Whether this block's last piece is a half.
     __device__ static bool has_half(const HopperArgs& args) {
         if constexpr (can_halve)
@@ -115,29 +116,40 @@ private:
             return false;
     }
 
-    // Walks over this block's tiles, one in `every`.
+    __device__ static int splits_of(const HopperArgs& args) { return most_splits > 1 ? args.splits : 1; }
+    __device__ static int my_block(const HopperArgs& args) {
+        return tile.cluster > 1 || splits_of(args) > 1 ? int(ptx::block_in_cluster()) : 0;
+    }
+    __device__ static int my_cluster(const HopperArgs& args) {
+        return int(blockIdx.x) / (tile.cluster > 1 ? tile.cluster : splits_of(args));
+    }
+
+    // Walks over this block's pieces, one in `every`.
     template <class Visit>
     __device__ static void for_each_piece(const HopperArgs& args, int first, int every, Visit visit) {
-        const int me = tile.cluster > 1 || args.splits > 1 ? int(ptx::block_in_cluster()) : 0;
-        const int blocks = tile.cluster > 1 ? tile.cluster : args.splits, clusters = int(gridDim.x) / blocks, k = args.k_stages;
-        const int whole = can_halve ? args.schedule.count() - args.halved : args.schedule.count(), cluster = int(blockIdx.x) / blocks;
+        const int me = my_block(args), splits = splits_of(args), clusters = int(gridDim.x) / (tile.cluster > 1 ? tile.cluster : splits);
+        const int whole = can_halve ? args.schedule.count() - args.halved : args.schedule.count(), cluster = my_cluster(args);
+        const int k = args.k_stages;
         bool half = has_half(args);
         // One loop for both kinds of pieces: what visits them is large, and stands here once.
         for (int i = cluster + first * clusters; i < whole || half; i += every * clusters) {
             Piece piece;
             if (i < whole) {
-                const auto place = args.schedule[i];
-                const int row = tile.cluster > 1 ? place.row * tile.cluster + me : place.row;
-                const int k_first = args.splits > 1 ? k * me / args.splits : 0, k_end = args.splits > 1 ? k * (me + 1) / args.splits : k;
-                piece = {row * tile.rows, place.token * tile.tokens, k_first, k_end - k_first, false};
+                const int k_first = splits > 1 ? k * me / splits : 0, k_end = splits > 1 ? k * (me + 1) / splits : k;
+                piece = {i, k_first, k_end - k_first, false};
             } else {
-                const auto place = args.schedule[whole + cluster / 2];
-                const int row = place.row * tile.cluster + cluster % 2, k_first = me ? k / 2 : 0;
-                piece = {row * tile.rows, place.token * tile.tokens, k_first, (me ? k : k / 2) - k_first, true};
+                const int k_first = me ? k / 2 : 0;
+                piece = {whole + cluster / 2, k_first, (me ? k : k / 2) - k_first, true};
                 half = false;
             }
             visit(piece);
         }
+    }
+
+    __device__ static Corner corner_of(const HopperArgs& args, const Piece& piece) {
+        const auto place = args.schedule[piece.tile];
+        const int row_of_cluster = tile.cluster == 1 ? 0 : piece.half ? my_cluster(args) % 2 : my_block(args);
+        return {(place.row * tile.cluster + row_of_cluster) * tile.rows, place.token * tile.tokens};
     }
 
     // A whole warp runs this, so that its way is uniform; one lane issues.
@@ -146,10 +158,11 @@ private:
         const int my_part = tile.cluster > 1 ? int(ptx::block_in_cluster()) * part : 0;
         At at;
         for_each_piece(args, 0, 1, [&](Piece piece) {
+            const Corner corner = corner_of(args, piece);
             // What stands in the stages of a last tile behind its tokens, nobody stores the products of. The copy engine takes longer for
             // zeros than for tokens: a part of which more than half is missing (just half, measured, where rows of the weight are plain)
             // comes in small boxes, and leaves there what stood there before.
-            const int tokens_there = int(smaller(args.token_count - piece.token, int64_t(tile.tokens)));
+            const int tokens_there = int(smaller(args.token_count - corner.token, int64_t(tile.tokens)));
             const auto copied_from = [&](int first) {
                 const int left = int(smaller(tokens_there - first, part));
                 return 2 * left + int(Weight::in_registers) > part ? part
@@ -163,9 +176,9 @@ private:
                 const auto copy = [&](const CUtensorMap& map, int token) {
                     uint8_t* place = to + token * ptx::wgmma_row_bytes;
                     if (to_all)
-                        ptx::copy_box_to_all(place, map, block * block_k, piece.token + token, full, uint16_t((1 << tile.cluster) - 1));
+                        ptx::copy_box_to_all(place, map, block * block_k, corner.token + token, full, uint16_t((1 << tile.cluster) - 1));
                     else
-                        ptx::copy_box(place, map, block * block_k, piece.token + token, full);
+                        ptx::copy_box(place, map, block * block_k, corner.token + token, full);
                 };
                 const int count = copied_from(first);
                 if (count == part) return copy(args.tokens, first);
@@ -179,12 +192,12 @@ private:
                     ptx::expect_bytes(
                         full, uint32_t(tile.depth) * (uint32_t(copied * ptx::wgmma_row_bytes) + Weight::copied_bytes(args)) + scale_bytes);
                     if constexpr (scale_bytes > 0)
-                        ptx::copy_run(shared.token_scales[at.stage], args.token_scales + k * args.token_scale_stride + piece.token,
+                        ptx::copy_run(shared.token_scales[at.stage], args.token_scales + k * args.token_scale_stride + corner.token,
                                       scale_bytes, full);
 #pragma unroll
                     for (int d = 0; d < tile.depth; ++d) {
                         const int block = k * tile.depth + d;
-                        Weight::copy(shared.weight[at.stage][d], args, piece.row, block, full);
+                        Weight::copy(shared.weight[at.stage][d], args, corner.row, block, full);
                         uint8_t* to = shared.tokens[at.stage][d];
                         if (tile.cluster == 1 || (can_halve && piece.half)) {
 #pragma unroll
@@ -199,18 +212,38 @@ private:
         });
     }
 
+    // Tells the warpgroups where their pieces lie, and brings what their epilogues need, both before they ask for it. Two warps: one for
+    // the rows, one for the tokens.
+    template <bool Rows>
+    __device__ static void go_ahead(const HopperArgs& args, Board& board) {
+        typename Board::At at;
+        for_each_piece(args, 0, 1, [&](Piece piece) {
+            const Corner corner = corner_of(args, piece);
+            if constexpr (Rows) board.tell(at, corner);
+            if (args.store_boxes) {
+                auto& terms = board.terms_to_bring(at);
+                if constexpr (Rows)
+                    bring_row_terms<tile.rows, tile.tokens, correction_of<Kind>>(args, corner, terms);
+                else
+                    bring_token_terms<tile.rows, tile.tokens, correction_of<Kind>>(args, corner, terms);
+                board.terms_are_there(at);
+            }
+            at.advance();
+        });
+    }
+
     // A lane brings the scales of a few tokens, which it asks for some stages before they are needed.
     __device__ static void bring_token_scales(const HopperArgs& args, Shared& shared) {
         constexpr int per_lane = tile.tokens / 32, at_once = 256 / tile.tokens;
         const int lane = threadIdx.x % 32;
         At at;
         for_each_piece(args, 0, 1, [&](Piece piece) {
-            const int end = piece.k_first + piece.k_count;
+            const int end = piece.k_first + piece.k_count, first_token = corner_of(args, piece).token;
             float now[at_once][per_lane], next[at_once][per_lane];
             const auto ask = [&](int k) {
 #pragma unroll
                 for (int i = 0; i < at_once * per_lane; ++i) {
-                    const int block = k + i / per_lane, token = piece.token + lane + i % per_lane * 32;
+                    const int block = k + i / per_lane, token = first_token + lane + i % per_lane * 32;
                     const bool there = block < end && token < args.token_count;
                     next[i / per_lane][i % per_lane] = there ? args.token_scales[token * args.token_scale_stride + block] : 0.0f;
                 }
@@ -267,13 +300,14 @@ private:
     }
 
     // Parts of one k block at a time: while the tensor core makes those of the next, the ones before are added up.
-    __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, Piece piece, int first_block, Sums& sums) {
+    __device__ static void multiply_promoted(const HopperArgs& args, Shared& shared, At& at, Piece piece, int row, int first_block,
+                                             Sums& sums) {
         using Parts = Part[blocks_per_group][tile.tokens / 2];
         Block even, odd;
         Parts even_parts, odd_parts;
 #pragma unroll
         for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)] = 0;
-        typename Weight::RowScales rows(args, piece.row + first_block * 64, piece.k_first);
+        typename Weight::RowScales rows(args, row, piece.k_first);
         const auto add = [&](Block& block, Parts& parts) {
             Weight::keep(block.fragment);
 #pragma unroll
@@ -308,14 +342,14 @@ private:
 
     // Turned: 64 tokens and all rows at a time. The warpgroups take turns: while one adds up its parts, the tensor core works for the
     // other.
-    __device__ static void multiply_turned(const HopperArgs& args, Shared& shared, At& at, Piece piece, int group, uint32_t& round,
+    __device__ static void multiply_turned(const HopperArgs& args, Shared& shared, At& at, Piece piece, int row, int group, uint32_t& round,
                                            Sums& sums) {
         float parts[tile.rows / 2];
 #pragma unroll
         for (int i = 0; i < token_blocks * tile.rows / 2; ++i) sums[0][i] = 0;
         const GroupScales& scales = args.group_scales;
         const auto* row_scales =
-            reinterpret_cast<const float*>(scales.data + scales.offset(smaller(int64_t(piece.row), args.rows - 1), 0)) + piece.k_first;
+            reinterpret_cast<const float*>(scales.data + scales.offset(smaller(int64_t(row), args.rows - 1), 0)) + piece.k_first;
         float row_scale = *row_scales;
         uint64_t weight, tokens;
         const auto open = [&] {
@@ -360,14 +394,14 @@ private:
     }
 
     // Weights in registers: the parts of two k blocks would not fit beside two fragments and the sums.
-    __device__ static void multiply_promoted_registers(const HopperArgs& args, Shared& shared, At& at, Piece piece, int first_block,
-                                                       Sums& sums) {
+    __device__ static void multiply_promoted_registers(const HopperArgs& args, Shared& shared, At& at, Piece piece, int row,
+                                                       int first_block, Sums& sums) {
         static_assert(blocks_per_group == 1 && !token_groups);
         Block even, odd;
         Part parts[1][tile.tokens / 2];
 #pragma unroll
         for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] = 0;
-        typename Weight::RowScales rows(args, piece.row + first_block * 64, piece.k_first);
+        typename Weight::RowScales rows(args, row, piece.k_first);
         const auto step = [&](int k, Block& now, Block& next) {
             start_parts(shared, now, parts);
             if (k + 1 < piece.k_count) open_block(args, shared, at, first_block, piece.k_first + k + 1, rows, next);
@@ -390,8 +424,8 @@ private:
     }
 
     // While the tensor core works on one k block, the stage before goes back and the next one is loaded (decoded).
-    __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, Piece piece, int first_block,
-                                         Sums& sums) {
+    __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, Piece piece, int thread,
+                                         int first_block, Sums& sums) {
         typename Weight::Fragment even, odd;
         typename Weight::Raw raw;
         At previous = at;
@@ -399,8 +433,7 @@ private:
         const auto fetch = [&](int k, int d) {  // d: the k block's place in its stage
             if (d == 0) shared.ring.wait_full(at);
             const int block = teams == 1 ? k : (team + (k - d) / tile.depth * teams) * tile.depth + d;
-            Weight::fetch(raw, shared.weight[at.stage][d], first_block, piece.row + first_block * 64, piece.k_first * tile.depth + block,
-                          args);
+            Weight::fetch(raw, shared.weight[at.stage][d], first_block, thread, piece.k_first * tile.depth + block, args);
         };
         const auto step = [&](int k, int d, auto& now, auto& next) {
             const uint64_t tokens = ptx::wgmma_tile(shared.tokens[at.stage][d]);
@@ -440,34 +473,42 @@ private:
         shared.ring.template release<tile.cluster>(previous);
     }
 
-    __device__ static void multiply_all(const HopperArgs& args, Shared& shared, int group) {
-        Store store(shared.store[group], shared.store_terms[group], group);
+    __device__ static void multiply_all(const HopperArgs& args, Shared& shared, int warp) {
+        const int group = warp / 4;
+        Store store(shared.store[group], warp % 4, 1 + group * Store::names);
         const int first_block = tile.alternate || turned ? 0 : group % groups_per_tile * blocks_per_group;
+        // Of the tile: this warpgroup's first row, or its first token.
+        const int inside = turned ? group * token_blocks * 64 : first_block * 64;
         At at;
+        typename Board::At piece_at;
+        int thread = threadIdx.x % 128;
+        ptx::hold(thread);  // to ask for it anew in every k block takes longer
         uint32_t round = 0;
-        if (tile.alternate && group == 1) at.advance(args.k_stages);
+        if (tile.alternate && group == 1) at.advance(args.k_stages), piece_at.advance();
         if (teams > 1 && group >= groups_per_tile) at.advance();
         for_each_piece(args, tile.alternate ? group : 0, tile.alternate ? groups : 1, [&](Piece piece) {
-            const int row = piece.row + first_block * 64, token = turned ? piece.token + group * token_blocks * 64 : piece.token;
+            const Corner corner = shared.board.hear(piece_at);
+            const int row = turned ? corner.row : corner.row + inside, token = turned ? corner.token + inside : corner.token;
             Sums sums;
-            store.prefetch(args, row, token);
             if constexpr (tile.alternate) shared.turns.wait(group, round++);
             if constexpr (turned)
-                multiply_turned(args, shared, at, piece, group, round, sums);
+                multiply_turned(args, shared, at, piece, row, group, round, sums);
             else if constexpr (promoted && Weight::in_registers)
-                multiply_promoted_registers(args, shared, at, piece, first_block, sums);
+                multiply_promoted_registers(args, shared, at, piece, row, first_block, sums);
             else if constexpr (promoted)
-                multiply_promoted(args, shared, at, piece, first_block, sums);
+                multiply_promoted(args, shared, at, piece, row, first_block, sums);
             else
-                multiply_tile(args, shared, group, at, piece, first_block, sums);
+                multiply_tile(args, shared, group, at, piece, thread, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
             uint32_t mine = ~0u;                                      // units of the results
-            if constexpr (teams > 1) mine = Exchange::add_teams(shared.tokens, group, sums);
+            if constexpr (teams > 1) mine = Exchange::add_teams(exchange_name, shared.tokens, group, sums);
             if constexpr (most_splits > 1)
                 if (args.splits > 1) mine = Exchange::add_splits(args.splits, shared.tokens, group, sums, mine);
             if constexpr (can_halve)
                 if (piece.half) mine = Exchange::add_splits(2, shared.tokens, group, sums, mine);
-            store.store(args, sums, row, token, mine);
+            store.store(args, shared.board, piece_at, sums, row, token, inside, mine);
+#pragma unroll
+            for (int i = 0; i < (tile.alternate ? groups : 1); ++i) piece_at.advance();
         });
         store.finish();
     }

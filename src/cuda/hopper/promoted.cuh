@@ -120,7 +120,7 @@ struct NibblesTimesBytes : SourceDefaults {
         static constexpr int stage_bytes = scales_at + (Grouped ? tiles * 16 * tile_scale_bytes(Scales) : 0);
         __device__ static void copy(uint8_t* stage, const HopperArgs& args, int row, int k_block, ptx::Barrier* full) {
             ptx::copy_box(stage, args.weight, 0, k_block * atoms, row / 16, full);
-            if constexpr (Grouped) ptx::copy_box(stage + scales_at, args.scales, 0, k_block / args.blocks_per_group, row / 16, full);
+            if constexpr (Grouped) ptx::copy_box(stage + scales_at, args.scales, 0, args.group_of_block(k_block), row / 16, full);
         }
         __device__ static uint32_t copied_bytes(const HopperArgs&) { return uint32_t(stage_bytes); }
         struct Raw {
@@ -128,13 +128,14 @@ struct NibblesTimesBytes : SourceDefaults {
             float scales[Blocks][2];
         };
         struct RowScales {
-            __device__ RowScales(const HopperArgs&, int, int) {}
+            int thread = threadIdx.x % 128;
+            __device__ RowScales(const HopperArgs&, int, int) { ptx::hold(thread); }
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, RowScales&, int, const HopperArgs& args) {
-            fetch(raw, stage, first_block, 0, 0, args);
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, RowScales& rows, int, const HopperArgs& args) {
+            fetch(raw, stage, first_block, rows.thread, 0, args);
         }
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs& args) {
-            const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int thread, int, const HopperArgs& args) {
+            const int lane = thread % 32, warp = thread / 32;
             const uint32_t base = ptx::shared_address(stage);
 #pragma unroll
             for (int block = 0; block < Blocks; ++block) {

@@ -2,8 +2,8 @@
 // registers. The main loop sees the same names in both:
 //     stage_bytes                of the weight in a k block
 //     copy                       brings a k block of the tile (one thread)
-//     Raw, fetch                 what a warpgroup reads of it from shared memory, before the tensor core is waited for; from its first
-//                                block of the tile on (the weight's row) and of this k block
+//     Raw, fetch                 what a thread of a warpgroup reads of it from shared memory, before the tensor core is waited for; from
+//                                the warpgroup's first block of the tile on, and of this k block
 //     Fragment, decode, keep     what it makes of that, after; `keep`: the registers belong to the tensor core up to here
 //     multiply                   one step, all of a warpgroup's blocks of 64 rows
 // Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which the main loop
@@ -97,8 +97,8 @@ struct WidenedRows : SourceDefaults {
             // Rows g and g + 8: columns 2t, 2t + 1, 2t + 8, 2t + 9 of a step; int8 as 2t, 2t + 8, 2t + 1, 2t + 9.
             uint32_t words[Blocks][ptx::wgmma_steps_per_row][2];
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs&) {
-            const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int thread, int, const HopperArgs&) {
+            const int lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
             const uint32_t base = ptx::shared_address(stage) + uint32_t((first_block * 64 + warp * 16 + g) * row_bytes + 2 * t);
 #pragma unroll
             for (int i = 0; i < Blocks * ptx::wgmma_steps_per_row * 2; ++i) {
@@ -160,7 +160,7 @@ struct ScaledTiles : SourceDefaults {
 
         __device__ static void copy(uint8_t* stage, const HopperArgs& args, int row, int k_block, ptx::Barrier* full) {
             ptx::copy_box(stage, args.weight, 0, k_block, row / 16, full);
-            const int group = Groups > 1 ? k_block * Groups : k_block / args.blocks_per_group;
+            const int group = Groups > 1 ? k_block * Groups : args.group_of_block(k_block);
             ptx::copy_box(stage + scales_at, args.scales, 0, group, row / 16, full);
             if (Decoder::zero_points && args.zero_bytes) ptx::copy_box(stage + zeros_at, args.integers, 0, group, row / 16, full);
         }
@@ -172,8 +172,8 @@ struct ScaledTiles : SourceDefaults {
             uint4 codes[Blocks];
             typename Decoder::Group groups[Blocks][Groups];
         };
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs& args) {
-            const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int thread, int, const HopperArgs& args) {
+            const int lane = thread % 32, warp = thread / 32;
             const uint32_t base = ptx::shared_address(stage);
 #pragma unroll
             for (int block = 0; block < Blocks; ++block) {

@@ -34,12 +34,16 @@ __device__ inline void copy_box_to_all(void* to, const CUtensorMap& map, int col
 #endif
 }
 
-// And back; what lies beyond the matrix is not written.
+// And back, some boxes and then `commit_stores`; what lies beyond the matrix is not written.
 __device__ inline void store_box(const CUtensorMap& map, int column, int row, const void* from) {
 #if LOWBIT_HOPPER
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(column), "r"(row),
                  "r"(shared_address(from))
                  : "memory");
+#endif
+}
+__device__ inline void commit_stores() {
+#if LOWBIT_HOPPER
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
@@ -53,7 +57,7 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
 #endif
 }
 
-// All of this thread's stores but the last `Pending` have read their shared memory.
+// All that this thread committed but the last `Pending` have read their shared memory.
 template <int Pending>
 __device__ inline void wait_for_stores_to_read() {
 #if LOWBIT_HOPPER
@@ -126,16 +130,10 @@ __device__ inline void meet_warps(int name, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 #endif
 }
-// All threads of a block, of which one warp only says that it was here.
-__device__ inline void announce_to_block(int threads) {
+// The same for a warp that only says that it was here.
+__device__ inline void announce(int name, int threads) {
 #if LOWBIT_HOPPER
-    asm volatile("bar.arrive 0, %0;" ::"r"(threads) : "memory");
-#endif
-}
-// The 128 threads of a warpgroup; `name` is 1 or more.
-__device__ inline void meet_warpgroup(int name) {
-#if LOWBIT_HOPPER
-    asm volatile("bar.sync %0, 128;" ::"r"(name) : "memory");
+    asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 #endif
 }
 
