@@ -246,26 +246,28 @@ private:
                                 int token) {
         const int thread = threadIdx.x % 128, lane = thread % 32, first_token = thread / 32 * 16;
         const bool bf16 = args.epilogue.y.element == Element::bf16;
-        if (thread == 0) ptx::wait_for_stores_to_read<0>();
-        ptx::meet_warps(name_, 128);
         float by_token[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) by_token[i] = terms.token_factor[term_place(inside_token + first_token + lane / 4 + i * 8)];
+        uint32_t r[pass_rows / 16][4];
+#pragma unroll
+        for (int i = 0; i < pass_rows / 4; ++i) {
+            const int eight = i / 2, half = i % 2, place = inside_row + eight * 8 + lane % 4 * 2;
+            const float2 factor = *reinterpret_cast<const float2*>(terms.row_factor + place);
+            const float2 bias = *reinterpret_cast<const float2*>(terms.row_bias + place);
+            const float* pair = &sums[eight * 4 + half * 2];
+            r[i / 4][i % 4] =
+                pack_pair(bf16, pair[0] * (by_token[half] * factor.x) + bias.x, pair[1] * (by_token[half] * factor.y) + bias.y);
+        }
+        // Only now: the copy engine reads the box of the pass before while this one's results are made.
+        if (thread == 0) ptx::wait_for_stores_to_read<0>();
+        ptx::meet_warps(name_, 128);
         // This lane's row of the four 8 x 8 matrices: a token of the warp's 16, and a piece of eight rows.
         const int inside = first_token + lane % 16;
 #pragma unroll
         for (int piece = 0; piece < pass_rows / 8; piece += 2) {
-            uint32_t r[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int eight = piece + i / 2, half = i % 2, place = inside_row + eight * 8 + lane % 4 * 2;
-                const float2 factor = *reinterpret_cast<const float2*>(terms.row_factor + place);
-                const float2 bias = *reinterpret_cast<const float2*>(terms.row_bias + place);
-                const float* pair = &sums[eight * 4 + half * 2];
-                r[i] = pack_pair(bf16, pair[0] * (by_token[half] * factor.x) + bias.x, pair[1] * (by_token[half] * factor.y) + bias.y);
-            }
             const int at = inside * ptx::wgmma_row_bytes + ((piece + lane / 16) ^ (inside % 8)) * 16;
-            ptx::store_matrices(ptx::shared_address(staging_.box) + uint32_t(at), r);
+            ptx::store_matrices(ptx::shared_address(staging_.box) + uint32_t(at), r[piece / 2]);
         }
         ptx::show_to_copy_engine();
         ptx::meet_warps(name_, 128);
