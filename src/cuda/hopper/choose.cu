@@ -20,9 +20,9 @@ int64_t cluster_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens) 
 // Bytes of memory that so many blocks together read in a clock.
 double memory_rate(double blocks) { return 2590.0 * blocks / (blocks + 12.0); }
 
-// Bytes that the cache gives all blocks together in a clock. Work that lasts brings the chip to its power limit, where multiprocessors
-// slow down and the cache does not.
-double cache_rate(double waves) { return waves > 2 ? 7000 : 5800; }
+// Bytes that the cache gives all blocks together in a clock. Arithmetic that lasts brings the chip to its power limit, where
+// multiprocessors slow down and the cache does not.
+double cache_rate(bool throttled) { return throttled ? 7000 : 5800; }
 
 // Bytes that a block sends to others of its cluster in a clock.
 double exchange_rate(int blocks) { return blocks <= 4 ? 10.0 : 6.5; }
@@ -33,9 +33,6 @@ double exchange(const HopperTile& tile, int splits) {
     const double bytes = double(tile.rows) * tile.tokens * 4 * (splits - 1) / splits;
     return exchange_overhead + bytes / exchange_rate(splits);
 }
-
-// How much longer a k block takes blocks that would share their tokens and do not (measured with 512 tokens on 4096 x 14336).
-constexpr double unshared = 1.08;
 
 // Of two blocks that halve a tile of the last wave (traced: 4,700 clocks for tiles of 128 x 256 and of 192 x 128).
 double halves_exchange(const HopperTile& tile) { return exchange_overhead + double(tile.rows) * tile.tokens * 4 / 2 / 16.0; }
@@ -52,17 +49,18 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     // the cache by the tiles of other tokens. Blocks that share wait for each other, which shows where memory is what they wait for.
     const auto block_time = [&](double active_blocks, int sharing) {
         const double read = kernel.weight_bytes * active_blocks / memory_rate(active_blocks) / readers * (sharing > 1 ? 1.1 : 1.0);
-        const double cached = (kernel.weight_bytes + tile.tokens * 128.0 / sharing) * active_blocks / cache_rate(waves);
+        const bool throttled = waves > 2 && read < kernel.clocks;
+        const double cached = (kernel.weight_bytes + tile.tokens * 128.0 / sharing) * active_blocks / cache_rate(throttled);
         return std::max({kernel.clocks, read, cached});
     };
     const double loop = double(core::ceil_div(k_blocks, splits)) * block_time(active, tile.cluster);
     if (const int halved = halved_tiles(kernel, rows, tokens, k_blocks)) {
         const auto whole = double((tiles / tile.cluster - halved) * tile.cluster / slots);
-        const double half = double(core::ceil_div(k_blocks, 2)) * block_time(4.0 * halved, 1) * unshared;
+        const double half = double(core::ceil_div(k_blocks, 2)) * block_time(4.0 * halved, 1);
         return whole * (loop + tile_overhead) + half + tile_overhead + halves_exchange(tile);
     }
-    // Alternating warpgroups store while they multiply; only the first bytes and the last tile's store are seen.
-    const double overhead = tile.alternate ? 2 * tile_overhead / waves : tile_overhead;
+    // Alternating warpgroups store while they multiply; only the last tile's store is seen.
+    const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;
     return waves * (loop + overhead) + exchange(tile, splits) + (tile.teams > 1 ? teams_overhead : 0);
 }
 
