@@ -235,8 +235,8 @@ HopperKernels any_kernels(HopperFamily family) {
     case HopperFamily::tiles_fp16: return hopper_tiles_bf16(Element::int4, 1, Element::fp16);
     case HopperFamily::widened_bf16:
     case HopperFamily::widened_fp16: return hopper_widened_bf16(Element::int8);
-    case HopperFamily::tiles_int8:
-    case HopperFamily::tiles_fp8: return hopper_tiles_int8();
+    case HopperFamily::tiles_int8: return hopper_tiles_int8();
+    case HopperFamily::tiles_fp8: return hopper_tiles_fp8();
     case HopperFamily::fp8_blocks: return hopper_fp8_blocks(true);
     case HopperFamily::tiles_int8_groups:
     case HopperFamily::tiles_fp8_groups: return hopper_tiles_int8_groups(Element::fp16);
