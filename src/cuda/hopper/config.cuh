@@ -4,6 +4,7 @@
 
 #include "cuda/gemm/epilogue.cuh"
 #include "cuda/gemm/group_scales.cuh"
+#include "cuda/hopper/group_of_block.hpp"
 
 namespace lowbit::cuda {
 
@@ -54,28 +55,6 @@ constexpr int end_box_tokens = 16;  // the boxes of tokens in a last tile that i
 // Scales of tokens that change from k block to k block lie as [token][k block]. With few tokens a warp brings those of a stage; with many a
 // launch before turns them, so that those of a k block are neighbours, and the copy engine brings them.
 constexpr bool warp_brings_scales(int tile_tokens) { return tile_tokens <= 128; }
-
-// Which group a k block lies in, where `blocks` of them share one. By a multiplication: the warp that copies has 500 clocks for a k block,
-// and a division takes 200 of them.
-class GroupOfBlock {
-public:
-    GroupOfBlock() = default;
-    // Exact for all of `k_blocks`.
-    __host__ GroupOfBlock(int64_t blocks, int64_t k_blocks)
-        : divisor_(uint32_t(blocks < k_blocks ? blocks : k_blocks)),
-          factor_(blocks >= k_blocks                ? 0
-                  : blocks * k_blocks < 0x100000000 ? uint32_t(0xffffffffu / divisor_ + 1)
-                                                    : uint32_t(divides)) {}
-
-    __device__ int operator()(int k_block) const {
-        if (divisor_ == 1) return k_block;
-        return factor_ == divides ? int(uint32_t(k_block) / divisor_) : int(__umulhi(uint32_t(k_block), factor_));
-    }
-
-private:
-    static constexpr uint32_t divides = 1;  // no divisor has this factor
-    uint32_t divisor_ = 1, factor_ = 0;
-};
 
 struct HopperArgs {
     CUtensorMap tokens, last_tokens, weight, scales, integers, output;  // integers: zero points, or the bytes of K types

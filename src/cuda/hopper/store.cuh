@@ -95,7 +95,7 @@ private:
         const int lane = threadIdx.x % 32;
         const bool bf16 = args.epilogue.y.element == Element::bf16;
         const Rows rows(terms, inside);
-        // The boxes of the tile before have been read since, by all appearances.
+        // Each warp for the boxes that it sent: those of the tile before have long been read.
         if (lane == 0) ptx::wait_for_stores_to_read<0>();
         ptx::meet_warps(name_, 128);
         // This lane's row of the four 8 x 8 matrices: a token of 16, and a piece of eight rows.

@@ -47,9 +47,6 @@ __device__ inline void commit_stores() {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
-// Asks for a line of global memory before its first use.
-__device__ inline void prefetch_line(const void* data) { asm volatile("prefetch.global.L2 [%0];" ::"l"(data) : "memory"); }
-
 // Brings a map into the copy engine's cache before its first use.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
 #if LOWBIT_HOPPER
