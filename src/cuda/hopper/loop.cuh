@@ -15,6 +15,7 @@
 #include "cuda/hopper/promoted.cuh"
 #include "cuda/hopper/ring.cuh"
 #include "cuda/hopper/store.cuh"
+#include "cuda/hopper/walk.cuh"
 #include "cuda/hopper/weight.cuh"
 
 namespace lowbit::cuda {
@@ -63,6 +64,7 @@ public:
     };
     static constexpr int most_splits = tile.cluster > 1 || tile.alternate ? 1 : Exchange::most_splits(int(offsetof(Shared, store)));
     static constexpr bool can_halve = tile.cluster == 2 && !tile.alternate && Exchange::bytes_held(2) <= int(offsetof(Shared, store));
+    using Walk = PieceWalk<C, most_splits, can_halve>;
 
     __device__ static void run(const HopperArgs& args, Shared& shared) {
         if (threadIdx.x == groups * 128) {
@@ -93,7 +95,7 @@ public:
             if (warp == groups * 4 + 2) go_ahead<true>(args, shared.board);
             if (warp == groups * 4 + 3) go_ahead<false>(args, shared.board);
             __syncwarp();
-            if (args.splits > 1 || has_half(args)) ptx::meet_cluster(), ptx::meet_cluster();
+            if (args.splits > 1 || Walk::has_half(args)) ptx::meet_cluster(), ptx::meet_cluster();
         } else {
             ptx::take_registers<multiply_registers>();
             if constexpr (table_bytes > 0) {
@@ -108,57 +110,13 @@ public:
     }
 
 private:
-    // Whether this block's last piece is a half.
-    __device__ static bool has_half(const HopperArgs& args) {
-        if constexpr (can_halve)
-            return int(blockIdx.x) / tile.cluster < 2 * args.halved;
-        else
-            return false;
-    }
-
-    __device__ static int splits_of(const HopperArgs& args) { return most_splits > 1 ? args.splits : 1; }
-    __device__ static int my_block(const HopperArgs& args) {
-        return tile.cluster > 1 || splits_of(args) > 1 ? int(ptx::block_in_cluster()) : 0;
-    }
-    __device__ static int my_cluster(const HopperArgs& args) {
-        return int(blockIdx.x) / (tile.cluster > 1 ? tile.cluster : splits_of(args));
-    }
-
-    // Walks over this block's pieces, one in `every`.
-    template <class Visit>
-    __device__ static void for_each_piece(const HopperArgs& args, int first, int every, Visit visit) {
-        const int me = my_block(args), splits = splits_of(args), clusters = int(gridDim.x) / (tile.cluster > 1 ? tile.cluster : splits);
-        const int whole = can_halve ? args.schedule.count() - args.halved : args.schedule.count(), cluster = my_cluster(args);
-        const int k = args.k_stages;
-        bool half = has_half(args);
-        // One loop for both kinds of pieces: what visits them is large, and stands here once.
-        for (int i = cluster + first * clusters; i < whole || half; i += every * clusters) {
-            Piece piece;
-            if (i < whole) {
-                const int k_first = splits > 1 ? k * me / splits : 0, k_end = splits > 1 ? k * (me + 1) / splits : k;
-                piece = {i, k_first, k_end - k_first, false};
-            } else {
-                const int k_first = me ? k / 2 : 0;
-                piece = {whole + cluster / 2, k_first, (me ? k : k / 2) - k_first, true};
-                half = false;
-            }
-            visit(piece);
-        }
-    }
-
-    __device__ static Corner corner_of(const HopperArgs& args, const Piece& piece) {
-        const auto place = args.schedule[piece.tile];
-        const int row_of_cluster = tile.cluster == 1 ? 0 : piece.half ? my_cluster(args) % 2 : my_block(args);
-        return {(place.row * tile.cluster + row_of_cluster) * tile.rows, place.token * tile.tokens};
-    }
-
     // A whole warp runs this, so that its way is uniform; one lane issues.
     __device__ static void copy_all(const HopperArgs& args, Shared& shared) {
         constexpr int part = tile.tokens / tile.cluster;
         const int my_part = tile.cluster > 1 ? int(ptx::block_in_cluster()) * part : 0;
         At at;
-        for_each_piece(args, 0, 1, [&](Piece piece) {
-            const Corner corner = corner_of(args, piece);
+        Walk::for_each(args, 0, 1, [&](Piece piece) {
+            const Corner corner = Walk::corner_of(args, piece);
             // What stands in the stages of a last tile behind its tokens, nobody stores the products of. The copy engine takes longer for
             // zeros than for tokens: a part of which more than half is missing (just half, measured, where rows of the weight are plain)
             // comes in small boxes, and leaves there what stood there before.
@@ -217,8 +175,8 @@ private:
     template <bool Rows>
     __device__ static void go_ahead(const HopperArgs& args, Board& board) {
         typename Board::At at;
-        for_each_piece(args, 0, 1, [&](Piece piece) {
-            const Corner corner = corner_of(args, piece);
+        Walk::for_each(args, 0, 1, [&](Piece piece) {
+            const Corner corner = Walk::corner_of(args, piece);
             if constexpr (Rows) board.tell(at, corner);
             if (args.store_boxes) {
                 auto& terms = board.terms_to_bring(at);
@@ -237,8 +195,8 @@ private:
         constexpr int per_lane = tile.tokens / 32, at_once = 256 / tile.tokens;
         const int lane = threadIdx.x % 32;
         At at;
-        for_each_piece(args, 0, 1, [&](Piece piece) {
-            const int end = piece.k_first + piece.k_count, first_token = corner_of(args, piece).token;
+        Walk::for_each(args, 0, 1, [&](Piece piece) {
+            const int end = piece.k_first + piece.k_count, first_token = Walk::corner_of(args, piece).token;
             float now[at_once][per_lane], next[at_once][per_lane];
             const auto ask = [&](int k) {
 #pragma unroll
@@ -486,7 +444,7 @@ private:
         uint32_t round = 0;
         if (tile.alternate && group == 1) at.advance(args.k_stages), piece_at.advance();
         if (teams > 1 && group >= groups_per_tile) at.advance();
-        for_each_piece(args, tile.alternate ? group : 0, tile.alternate ? groups : 1, [&](Piece piece) {
+        Walk::for_each(args, tile.alternate ? group : 0, tile.alternate ? groups : 1, [&](Piece piece) {
             const Corner corner = shared.board.hear(piece_at);
             const int row = turned ? corner.row : corner.row + inside, token = turned ? corner.token + inside : corner.token;
             Sums sums;
