@@ -5,8 +5,8 @@
 
 namespace lowbit::cuda {
 
-// Which group a k block lies in, where `blocks` of them share one. By a multiplication: the warp that copies has 500 clocks for a k block,
-// and a division takes 200 of them.
+// Which group a k block lies in, where `blocks` of them share one. By a multiplication: the warp that copies has 512 clocks for a k block
+// of some tiles, and a division is some thirty instructions that wait for each other.
 class GroupOfBlock {
 public:
     GroupOfBlock() = default;

@@ -1,6 +1,6 @@
-// What a block works at, piece by piece: tiles, or parts of their K. Which ones everybody knows; where they lie takes divisions. One warp
-// of those that copy finds that out, and what the epilogue needs for a piece's rows and tokens, while the warpgroups still multiply the
-// piece before. (When they did so themselves, the tensor core waited 1,400 clocks for it between two tiles.)
+// What a block works at, piece by piece: tiles, or parts of their K. Which ones everybody knows; where they lie takes divisions. Two warps
+// of those that do not multiply find that out, and what the epilogue needs for a piece's rows and tokens, while the warpgroups still
+// multiply the piece before. (When they did so themselves, the tensor core waited 1,400 clocks for it between two tiles.)
 #pragma once
 #include "cuda/hopper/config.cuh"
 #include "cuda/hopper/ring.cuh"
@@ -130,8 +130,8 @@ __device__ inline void bring_row_terms(const HopperArgs& args, Corner corner, Pi
 }
 
 // The corner of a block's piece i stands in corners[i % 2], its terms in terms[i % Sets].
-// told[i % 2]: an arrival of the warp that wrote it. terms_there[i % 2]: of the two warps that bring terms. heard, terms_read: of every
-// warp that works at the piece.
+// told[i % 2]: an arrival of the thread that wrote it. terms_there[i % 2]: of every lane of the two warps that bring terms. heard,
+// terms_read: of every warp that works at the piece.
 template <class Terms, int Sets>
 struct PieceBoard {
     using At = RingPlace<2>;
@@ -173,7 +173,7 @@ struct PieceBoard {
         return terms[Sets == 2 ? at.stage : 0];
     }
     // By every lane, for what it wrote itself. (One lane for all, after __syncwarp, orders the same; but where the compiler sees a
-    // converged warp nothing is left of that, and racecheck takes it for a race.)
+    // converged warp nothing is left of that, and racecheck reported hazards, presumably for that reason.)
     __device__ void terms_are_there(At at) { ptx::arrive(terms_there + at.stage); }
     __device__ const Terms& wait_for_terms(At at) {
         ptx::wait_for(terms_there + at.stage, at.parity);
