@@ -14,9 +14,9 @@ FEW_FORMATS = (
 MANY_FORMATS = (
     ("int4:g128", "bf16"), ("int4:g32", "bf16"), ("uint4:g128:asym", "bf16"), ("nf4:g64", "bf16"), ("mxfp4", "bf16"), ("nvfp4", "bf16"),
     ("int8:row", "bf16"), ("fp8_e4m3:row", "bf16"), ("q4_0", "bf16"), ("q8_0", "bf16"), ("q4_k", "bf16"), ("q6_k", "bf16"), ("bf16", "bf16"),
-    ("int8:row", "int8:row"), ("int8:row", "uint8:row:asym"), ("fp8_e4m3:row", "fp8_e4m3:row"), ("fp8_e4m3:row", "fp8_e5m2:row"),
-    ("fp8_e4m3:block128", "fp8_e4m3:g128"), ("int4:row", "int8:row"), ("int4:g128", "int8:row"), ("int4:row", "int4:row"),
-    ("int4:row", "fp8_e4m3:row"), ("int4:g128", "fp8_e4m3:row"), ("q4_0", "q8_1"), ("int1:row", "int1:row"),
+    ("int4:g128", "fp16"), ("fp16", "fp16"), ("int8:row", "int8:row"), ("int8:row", "uint8:row:asym"), ("fp8_e4m3:row", "fp8_e4m3:row"),
+    ("fp8_e4m3:row", "fp8_e5m2:row"), ("fp8_e4m3:block128", "fp8_e4m3:g128"), ("int4:row", "int8:row"), ("int4:g128", "int8:row"),
+    ("int4:row", "int4:row"), ("int4:row", "fp8_e4m3:row"), ("int4:g128", "fp8_e4m3:row"), ("q4_0", "q8_1"), ("int1:row", "int1:row"),
 )  # fmt: skip
 CONVERSION_FORMATS = ("int8:row", "fp8_e4m3:row", "fp8_e4m3:g128", "int4:g128", "q8_1")
 

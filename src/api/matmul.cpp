@@ -107,8 +107,18 @@ void read(const core::Context& context, const lowbit_matmul_args* given, MatmulC
         problem.x.quantized = quantized_planes(context, core::Format::parse(args.x_format), problem.x.rows(), problem.x.columns(), scratch);
         problem.x.is_quantized = true;
         problem.behind_quantize = true;
+        problem.numbers = call.to_quantize;
     }
     core::check(problem);
+}
+
+// x in its format, unless the kernel that will run rounds the numbers by itself.
+void quantize_x(const core::Context& context, MatmulCall& call, core::Scratch& scratch) {
+    if (!call.to_quantize) return;
+    const core::Kernel<core::MatmulProblem>* kernel = core::choose(call.problem, false).kernel;
+    if (kernel && kernel->quantizes_x) return;
+    call.problem.numbers.reset();
+    quantize_tensor(context, *call.to_quantize, call.problem.x.quantized, scratch, true);
 }
 
 }  // namespace
@@ -138,7 +148,7 @@ lowbit_status lowbit_matmul(lowbit_context* context, const lowbit_matmul_args* a
         read(found, args, call, scratch);
         for (const MatmulCall::Gather& one : call.gathers) gather(found, one);
         if (call.to_rows) core::run(*call.to_rows, scratch);
-        if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch, true);
+        quantize_x(found, call, scratch);
         core::run(call.problem, scratch);
     });
 }
@@ -152,7 +162,7 @@ lowbit_status lowbit_matmul_workspace(lowbit_context* context, const lowbit_matm
         core::Scratch scratch(found, core::Scratch::Purpose::measure);
         MatmulCall call;
         read(found, args, call, scratch);
-        if (call.to_quantize) quantize_tensor(found, *call.to_quantize, call.problem.x.quantized, scratch, true);
+        quantize_x(found, call, scratch);
         core::run(call.problem, scratch);
         *bytes = size_t(scratch.used());
     });

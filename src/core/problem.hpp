@@ -59,6 +59,8 @@ struct MatmulProblem {
     Epilogue epilogue;
     void* scratch = nullptr;
     bool behind_quantize = false;  // x was quantized by this call, just before
+    // x before this call quantizes it, where a kernel may do that by itself (Kernel::quantizes_x); none once it is quantized.
+    std::optional<Tensor> numbers = {};
 
     int64_t m() const { return y.rows; }
     int64_t n() const { return y.columns; }

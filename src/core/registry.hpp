@@ -31,6 +31,8 @@ struct Kernel {
     double minimum_rounding = 0;
     // Products: whether it applies this problem's gate by itself; where not, core/gate.hpp does.
     std::function<bool(const Problem&)> fuses_gate = {};
+    // Products: reads problem.numbers in place of x, and rounds them to the format of x by itself.
+    bool quantizes_x = false;
 };
 
 template <class Problem>

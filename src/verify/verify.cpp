@@ -260,6 +260,7 @@ public:
         weight_.quantize(context_);
         mirrored_ = {&context_, mirror_.operand(x_.operand), mirror_.operand(weight_.operand), mirror_.tensor(before_.tensor()),
                      mirror_.epilogue(epilogue_.epilogue)};
+        if (x_.operand.is_quantized) mirrored_.numbers = mirror_.tensor(x_.plain.tensor());
         // A weight that has a packed layout of its own is multiplied both ways, where a kernel takes both.
         if (weight_.operand.is_quantized && core::packed_layout(tested.weight, context.device) == core::PackedLayout::tiles)
             packed_ = mirror_.packed(mirrored_.weight.quantized);

@@ -104,6 +104,25 @@ def test_both_sides_quantized(device, x_format, w_format, dtype):
         assert lowbit.matmul(q, w).dtype == dtype
 
 
+@pytest.mark.parametrize("x_format", ["q8_1", "q8_0"])
+@pytest.mark.parametrize("w_format", ["q4_0", "q8_0", "q4_k", "int4:g32"])
+@on_devices
+def test_few_tokens_quantized_on_the_way(device, w_format, x_format):
+    """With a packed weight a kernel may round tokens by itself: to the same values, kept in fp16, each token for itself."""
+    for tokens, n, k in ((1, 96, 512), (5, 208, 768), (16, 33, 256)):
+        w = lowbit.quantize(normal(n, k, device=device), w_format)
+        packed, numbers = w.pack(), w.dequantize(torch.float32)
+        bare = normal(tokens, k, device=device)
+        bare[0, :32] = 0
+        gaps = torch.empty(tokens, 2 * k, device=device)[:, ::2].copy_(bare)
+        for x in (bare, bare.to(torch.bfloat16), bare.to(torch.float16), bare.t().contiguous().t(), gaps, bare * 256):
+            y = lowbit.matmul(x, packed, x_format=x_format, out_dtype=torch.float32)
+            rounded = lowbit.quantize(x.contiguous(), x_format).dequantize(torch.float32)
+            assert_product(y, rounded, numbers, 2 * rounding_of(device, torch.float16))
+            alone = lowbit.matmul(x[-1:], packed, x_format=x_format, out_dtype=torch.float32)
+            assert same_bits(alone, y[-1:])
+
+
 @pytest.mark.parametrize("x_format, w_format", [pair for pair in PAIRS if "int" in pair[0] and "int" in pair[1] and ":g" not in pair[1]])
 @on_devices
 def test_integer_products_are_exact(device, x_format, w_format):

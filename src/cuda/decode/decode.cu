@@ -4,6 +4,7 @@
 #include "cuda/devices.hpp"
 #include "cuda/gemm/gemm.hpp"
 #include "cuda/gemm/prepare.cuh"
+#include "cuda/quantize/fast.hpp"
 
 namespace lowbit::cuda {
 namespace {
@@ -18,6 +19,7 @@ constexpr int64_t most_tokens = 16, most_plain_rows = 16384;
 Element token_element(const Operand& x) { return x.is_quantized ? x.quantized.format.element : x.tensor.element; }
 bool is_wide(Element element) { return element == Element::bf16 || element == Element::fp16; }
 
+// `tokens`: what x must be.
 std::string reason_against_problem(const MatmulProblem& problem, Element tokens) {
 #ifndef LOWBIT_HAS_SM90
     return "this build has no code for compute capability 9.0";
@@ -75,8 +77,8 @@ void prepare_tokens(const MatmulProblem& problem, int unit_values, DecodeArgs& a
     if (x.is_quantized) return launch_pad_bytes(x.quantized.codes, problem.m(), problem.k(), rows, pitch, stream);
     check(cudaMemsetAsync(rows, 0, size_t(problem.m() * pitch), stream), "cudaMemsetAsync");
     const AnyMatrix tokens(x);
-    x.tensor.element == Element::bf16 ? launch_prepare<ptx::MmaBf16>(tokens, rows, pitch, stream)
-                                      : launch_prepare<ptx::MmaFp16>(tokens, rows, pitch, stream);
+    x.tensor.element == Element::bf16 ? launch_prepare<ptx::MmaBf16>(*problem.context, tokens, rows, pitch)
+                                      : launch_prepare<ptx::MmaFp16>(*problem.context, tokens, rows, pitch);
 }
 
 DecodeArgs common_args(const MatmulProblem& problem) {
@@ -113,8 +115,9 @@ TilesLaunch find_tiles(Element tokens, const QuantizedView& weight) {
     return of(nibbles_bf16_launch, nibbles_fp16_launch, nibbles_int8_launch)(weight.format, tile_segments(tokens, weight));
 }
 
-std::string reason_against_tiles(const MatmulProblem& problem, Element tokens) {
-    if (std::string reason = reason_against_problem(problem, tokens); !reason.empty()) return reason;
+// `given`: what x is; `tokens`: what is multiplied.
+std::string reason_against_tiles_of(const MatmulProblem& problem, Element given, Element tokens) {
+    if (std::string reason = reason_against_problem(problem, given); !reason.empty()) return reason;
     if (!problem.weight.is_quantized || problem.weight.quantized.layout != core::PackedLayout::tiles)
         return "weight is not packed in tiles";
     const QuantizedView& weight = problem.weight.quantized;
@@ -122,6 +125,20 @@ std::string reason_against_tiles(const MatmulProblem& problem, Element tokens) {
     if (problem.x.is_quantized && problem.raw_integers()) return "y is int32, the raw product of integers";
     return find_tiles(tokens, weight) ? "" : core::join("no kernel for ", weight.format.print());
 }
+
+std::string reason_against_tiles(const MatmulProblem& problem, Element tokens) { return reason_against_tiles_of(problem, tokens, tokens); }
+
+// x in q8_1 or q8_0 that this call quantizes: its values become fp16 numbers at once. As integers tokens must be brought into the order of
+// codes first, and have scales of their own in the inner loop: that takes longer.
+std::string reason_against_rounded(const MatmulProblem& problem, Element tokens) {
+    if (!problem.numbers) return "x is not quantized by this call";
+    const Element given = token_element(problem.x);
+    if (given != Element::q8_1 && given != Element::q8_0) return core::join("x is ", core::element_name(given));
+    return reason_against_tiles_of(problem, given, tokens);
+}
+
+int64_t rounded_pitch(const MatmulProblem& problem) { return core::ceil_div(problem.k(), tile_unit_values) * tile_unit_values * 2; }
+int64_t rounded_workspace(const MatmulProblem& problem) { return problem.m() * rounded_pitch(problem); }
 
 int64_t tiles_workspace(const MatmulProblem& problem) {
     if (!problem.x.is_quantized) return tokens_workspace(problem, tile_unit_values);
@@ -139,6 +156,12 @@ void describe_integer_tokens(const MatmulProblem& problem, int segments, DecodeA
     if (!tokens.blocks) args.epilogue.token_scale[0] = constant_scale(x);
 }
 
+void describe_rounded_tokens(const MatmulProblem& problem, DecodeArgs& args) {
+    auto* rows = static_cast<uint8_t*>(problem.scratch);
+    args.tokens = rows, args.token_stride = rounded_pitch(problem);
+    run_round_blocks(*problem.context, *problem.numbers, rows, args.token_stride);
+}
+
 void run_tiles(const MatmulProblem& problem, Element tokens) {
     const QuantizedView& weight = problem.weight.quantized;
     const core::TileGrid grid(weight.format, weight.rows, weight.columns);
@@ -153,7 +176,9 @@ void run_tiles(const MatmulProblem& problem, Element tokens) {
         tiles.terms = static_cast<const uint8_t*>(weight.scales);
         tiles.blocks = int(grid.groups), tiles.tile_term_bytes = grid.groups * block.term_bytes();
     }
-    if (problem.x.is_quantized)
+    if (problem.x.is_quantized && tokens == Element::fp16)
+        describe_rounded_tokens(problem, args);
+    else if (problem.x.is_quantized)
         describe_integer_tokens(problem, tile_segments(tokens, weight), args);
     else
         prepare_tokens(problem, tile_unit_values, args);
@@ -224,8 +249,8 @@ void run_rows(const MatmulProblem& problem, Element tokens) {
 }
 
 template <class Reason, class Run, class Workspace>
-void add_kernel(core::Registry& registry, const char* name, Element tokens, const Reason& reason, const Run& run,
-                const Workspace& workspace) {
+core::Kernel<MatmulProblem> make_kernel(const char* name, Element tokens, const Reason& reason, const Run& run,
+                                        const Workspace& workspace) {
     core::Kernel<MatmulProblem> kernel;
     kernel.name = name;
     kernel.needs = "compute capability 9.0";
@@ -242,20 +267,31 @@ void add_kernel(core::Registry& registry, const char* name, Element tokens, cons
     };
     // A tensor core aligns its addends and cuts them off instead of rounding.
     kernel.addition_unit = 0x1p-23;
-    registry.matmul.add(std::move(kernel));
+    return kernel;
+}
+
+core::Kernel<MatmulProblem> make_rounded_kernel() {
+    core::Kernel<MatmulProblem> kernel =
+        make_kernel("decode_tiles_rounded", Element::fp16, reason_against_rounded, run_tiles, rounded_workspace);
+    kernel.quantizes_x = true;
+    // A token's code times its scale is rounded to fp16.
+    kernel.operand_rounding = [of_weight = kernel.operand_rounding](const MatmulProblem& p) { return of_weight(p) + 0x1p-11; };
+    return kernel;
 }
 
 }  // namespace
 
 void add_decode(core::Registry& registry) {
-    add_kernel(registry, "decode_tiles_bf16", Element::bf16, reason_against_tiles, run_tiles, tiles_workspace);
-    add_kernel(registry, "decode_tiles_fp16", Element::fp16, reason_against_tiles, run_tiles, tiles_workspace);
-    add_kernel(registry, "decode_tiles_int8", Element::int8, reason_against_tiles, run_tiles, tiles_workspace);
-    add_kernel(registry, "decode_tiles_q8_1", Element::q8_1, reason_against_tiles, run_tiles, tiles_workspace);
-    add_kernel(registry, "decode_rows_bf16", Element::bf16, reason_against_rows, run_rows, rows_workspace);
-    add_kernel(registry, "decode_rows_fp16", Element::fp16, reason_against_rows, run_rows, rows_workspace);
-    add_kernel(registry, "decode_rows_int8", Element::int8, reason_against_rows, run_rows, rows_workspace);
-    add_kernel(registry, "decode_rows_fp8", Element::fp8_e4m3, reason_against_rows, run_rows, rows_workspace);
+    const auto add = [&](const auto&... of) { registry.matmul.add(make_kernel(of...)); };
+    registry.matmul.add(make_rounded_kernel());
+    add("decode_tiles_bf16", Element::bf16, reason_against_tiles, run_tiles, tiles_workspace);
+    add("decode_tiles_fp16", Element::fp16, reason_against_tiles, run_tiles, tiles_workspace);
+    add("decode_tiles_int8", Element::int8, reason_against_tiles, run_tiles, tiles_workspace);
+    add("decode_tiles_q8_1", Element::q8_1, reason_against_tiles, run_tiles, tiles_workspace);
+    add("decode_rows_bf16", Element::bf16, reason_against_rows, run_rows, rows_workspace);
+    add("decode_rows_fp16", Element::fp16, reason_against_rows, run_rows, rows_workspace);
+    add("decode_rows_int8", Element::int8, reason_against_rows, run_rows, rows_workspace);
+    add("decode_rows_fp8", Element::fp8_e4m3, reason_against_rows, run_rows, rows_workspace);
 }
 
 }  // namespace lowbit::cuda

@@ -255,10 +255,10 @@ void prepare(Arithmetic arithmetic, const MatmulProblem& problem, Plan& plan, cu
         auto* rows = reinterpret_cast<uint8_t*>(scratch + plan.tokens_at);
         plan.args.tokens.data = rows;
         switch (arithmetic) {
-        case Arithmetic::bf16: launch_prepare<ptx::MmaBf16>(tokens, rows, plan.token_pitch, stream); break;
-        case Arithmetic::fp16: launch_prepare<ptx::MmaFp16>(tokens, rows, plan.token_pitch, stream); break;
+        case Arithmetic::bf16: launch_prepare<ptx::MmaBf16>(*problem.context, tokens, rows, plan.token_pitch); break;
+        case Arithmetic::fp16: launch_prepare<ptx::MmaFp16>(*problem.context, tokens, rows, plan.token_pitch); break;
         case Arithmetic::fp8: launch_pad_bytes(problem.x.quantized.codes, problem.m(), problem.k(), rows, plan.token_pitch, stream); break;
-        default: launch_prepare<ptx::MmaInt8>(tokens, rows, plan.token_pitch, stream); break;
+        default: launch_prepare<ptx::MmaInt8>(*problem.context, tokens, rows, plan.token_pitch); break;
         }
     }
     if (plan.token_sums_at >= 0) plan.args.epilogue.token_sums = launch_sums(tokens, scratch + plan.token_sums_at, stream);

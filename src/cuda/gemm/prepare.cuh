@@ -3,6 +3,7 @@
 #pragma once
 #include "cuda/gemm/ampere.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/quantize/fast.hpp"
 
 namespace lowbit::cuda {
 
@@ -64,10 +65,28 @@ __global__ void sum_parts(AmpereArgs args) {
 
 inline unsigned prepare_blocks(int64_t items) { return unsigned(std::clamp<int64_t>(core::ceil_div(items, prepare_threads), 1, 65535)); }
 
+// Codes as numbers of 16 bits by a dequantizer, which runs at the speed of memory; false where none takes them.
+inline bool dequantize_rows(const core::Context& context, const AnyMatrix& tokens, Element element, uint8_t* rows, int64_t pitch) {
+    if (!tokens.is_quantized || tokens.quantized.layout != core::PackedLayout::rows) return false;
+    const core::Tensor y{rows, element, tokens.rows, tokens.columns, pitch / 2, 1, Device::cuda, context.device_index};
+    const core::DequantizeProblem problem{&context, tokens.quantized, y};
+    if (supports_dequantize_blocks(problem).empty())
+        run_dequantize_blocks(problem);
+    else if (supports_dequantize_units(problem).empty())
+        run_dequantize_units(problem);
+    else
+        return false;
+    return true;
+}
+
 template <class Mma>
-void launch_prepare(const AnyMatrix& tokens, uint8_t* rows, int64_t pitch, cudaStream_t stream) {
-    prepare_rows<Mma>
-        <<<prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16)), prepare_threads, 0, stream>>>(tokens, rows, pitch);
+void launch_prepare(const core::Context& context, const AnyMatrix& tokens, uint8_t* rows, int64_t pitch) {
+    if constexpr (!std::is_same_v<Mma, ptx::MmaInt8>) {
+        constexpr Element element = std::is_same_v<Mma, ptx::MmaBf16> ? Element::bf16 : Element::fp16;
+        if (dequantize_rows(context, tokens, element, rows, pitch)) return;
+    }
+    prepare_rows<Mma><<<prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16)), prepare_threads, 0, stream_of(context)>>>(
+        tokens, rows, pitch);
     check_launch("prepare_rows");
 }
 

@@ -231,8 +231,8 @@ namespace {
 // Kernels of a family, whatever the weight.
 HopperKernels any_kernels(HopperFamily family) {
     switch (family) {
-    case HopperFamily::tiles_bf16:
-    case HopperFamily::tiles_fp16: return hopper_tiles_bf16(Element::int4, 1, Element::fp16);
+    case HopperFamily::tiles_bf16: return hopper_tiles_bf16(Element::int4, 1, Element::fp16);
+    case HopperFamily::tiles_fp16: return hopper_tiles_fp16(Element::int4, 1, Element::fp16);
     case HopperFamily::widened_bf16:
     case HopperFamily::widened_fp16: return hopper_widened_bf16(Element::int8);
     case HopperFamily::tiles_int8: return hopper_tiles_int8();

@@ -157,18 +157,19 @@ PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& proble
     if (plain && !ordered) return *plain;
     const PlainMatrix rows{problem.scratch, token_pitch(kind, problem)};
     auto* to = static_cast<uint8_t*>(problem.scratch);
-    const cudaStream_t stream = stream_of(*problem.context);
+    const core::Context& context = *problem.context;
+    const cudaStream_t stream = stream_of(context);
     if (ordered) {
         order_for_nibbles(problem, to, rows.pitch, stream);
     } else if (widened) {
         const AnyMatrix tokens(problem.x);
-        launch_prepare<ptx::MmaFp16>(scale_at_end(problem.x.quantized) ? tokens.without_scales() : tokens, to, rows.pitch, stream);
+        launch_prepare<ptx::MmaFp16>(context, scale_at_end(problem.x.quantized) ? tokens.without_scales() : tokens, to, rows.pitch);
     } else if (problem.x.is_quantized) {
         launch_pad_bytes(problem.x.quantized.codes, problem.m(), row_values(kind, problem), to, rows.pitch, stream);
     } else if (kind.element == Element::bf16) {
-        launch_prepare<ptx::MmaBf16>(AnyMatrix(problem.x), to, rows.pitch, stream);
+        launch_prepare<ptx::MmaBf16>(context, AnyMatrix(problem.x), to, rows.pitch);
     } else {
-        launch_prepare<ptx::MmaFp16>(AnyMatrix(problem.x), to, rows.pitch, stream);
+        launch_prepare<ptx::MmaFp16>(context, AnyMatrix(problem.x), to, rows.pitch);
     }
     return rows;
 }

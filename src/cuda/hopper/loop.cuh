@@ -232,19 +232,43 @@ private:
         At place;
     };
 
-    // Waits for the stage of a k block and decodes it.
-    template <class RowScales>
-    __device__ static void open_block(const HopperArgs& args, Shared& shared, At& at, int first_block, int k, RowScales& rows,
-                                      Block& block) {
+    // The k blocks of a piece, one after the other. Where weights are decoded, the codes of the next one are asked for when this one is: to
+    // wait for them then would be a part of the time from products to the next ones.
+    struct Blocks {
+        const HopperArgs& args;
+        Shared& shared;
+        At& at;
+        int first_block, k, end;
+        typename Weight::RowScales rows;
         typename Weight::Raw raw;
-        shared.ring.wait_full(at);
-        Weight::fetch(raw, shared.weight[at.stage][0], first_block, rows, k, args);
-        Weight::decode(block.fragment, raw, args);
-#pragma unroll
-        for (int i = 0; i < 2 * blocks_per_group; ++i) block.scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
-        block.place = at;
-        at.advance();
-    }
+        At place;
+
+        __device__ Blocks(const HopperArgs& args, Shared& shared, At& at, Piece piece, int row, int first_block)
+            : args(args),
+              shared(shared),
+              at(at),
+              first_block(first_block),
+              k(piece.k_first),
+              end(piece.k_first + piece.k_count),
+              rows(args, row, piece.k_first) {
+            if (Weight::in_registers) fetch();
+        }
+        __device__ void decode(Block& block) {
+            if (!Weight::in_registers) fetch();
+            Weight::decode(block.fragment, raw, args);
+            Weight::read_scales(block.scales, raw, args);
+            block.place = place;
+            if (Weight::in_registers && k < end) fetch();
+        }
+
+    private:
+        __device__ void fetch() {
+            shared.ring.wait_full(at);
+            Weight::fetch(raw, shared.weight[at.stage][0], first_block, rows, k++, args);
+            place = at;
+            at.advance();
+        }
+    };
 
     // Asks the tensor core for the parts of an open block.
     template <class Parts>
@@ -265,7 +289,7 @@ private:
         Parts even_parts, odd_parts;
 #pragma unroll
         for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)] = 0;
-        typename Weight::RowScales rows(args, row, piece.k_first);
+        Blocks blocks(args, shared, at, piece, row, first_block);
         const auto add = [&](Block& block, Parts& parts) {
             Weight::keep(block.fragment);
 #pragma unroll
@@ -274,24 +298,24 @@ private:
             __syncwarp();
             shared.ring.template release<tile.cluster>(block.place);
         };
-        const auto multiply = [&](int k, Block& block, Parts& parts) {
-            open_block(args, shared, at, first_block, piece.k_first + k, rows, block);
+        const auto multiply = [&](Block& block, Parts& parts) {
+            blocks.decode(block);
             start_parts(shared, block, parts);
         };
-        multiply(0, even, even_parts);
+        multiply(even, even_parts);
         for (int k = 1;;) {
             if (k == piece.k_count) {
                 ptx::wgmma_wait<0>();
                 return add(even, even_parts);
             }
-            multiply(k, odd, odd_parts);
+            multiply(odd, odd_parts);
             ptx::wgmma_wait<1>();
             add(even, even_parts);
             if (++k == piece.k_count) {
                 ptx::wgmma_wait<0>();
                 return add(odd, odd_parts);
             }
-            multiply(k, even, even_parts);
+            multiply(even, even_parts);
             ptx::wgmma_wait<1>();
             add(odd, odd_parts);
             ++k;
@@ -359,10 +383,10 @@ private:
         Part parts[1][tile.tokens / 2];
 #pragma unroll
         for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] = 0;
-        typename Weight::RowScales rows(args, row, piece.k_first);
+        Blocks blocks(args, shared, at, piece, row, first_block);
         const auto step = [&](int k, Block& now, Block& next) {
             start_parts(shared, now, parts);
-            if (k + 1 < piece.k_count) open_block(args, shared, at, first_block, piece.k_first + k + 1, rows, next);
+            if (k + 1 < piece.k_count) blocks.decode(next);
             ptx::wgmma_wait<0>();
             Weight::keep(now.fragment);
 #pragma unroll
@@ -372,7 +396,7 @@ private:
 #pragma unroll
             for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] += float(parts[0][i]) * now.scales[0][i / 2 % 2];
         };
-        open_block(args, shared, at, first_block, piece.k_first, rows, even);
+        blocks.decode(even);
         for (int k = 0;;) {
             step(k, even, odd);
             if (++k == piece.k_count) return;

@@ -73,6 +73,10 @@ struct Fp8Blocks : SourceDefaults {
             rows.ask(rows.ahead[1], args, k_block + 2);
         }
         __device__ static void decode(Fragment& fragment, const Raw& raw, const HopperArgs&) { fragment = raw.fragment; }
+        __device__ static void read_scales(float (&scales)[Blocks][2], const Raw& raw, const HopperArgs&) {
+#pragma unroll
+            for (int i = 0; i < 2 * Blocks; ++i) scales[i / 2][i % 2] = raw.scales[i / 2][i % 2];
+        }
     };
 };
 
@@ -125,7 +129,7 @@ struct NibblesTimesBytes : SourceDefaults {
         __device__ static uint32_t copied_bytes(const HopperArgs&) { return uint32_t(stage_bytes); }
         struct Raw {
             uint4 codes[Blocks][atoms];
-            float scales[Blocks][2];
+            uint2 scale_bits[Blocks];  // of rows g and g + 8, as they lie there: what they stand for is found after they were waited for
         };
         struct RowScales {
             int thread = threadIdx.x % 128;
@@ -134,7 +138,7 @@ struct NibblesTimesBytes : SourceDefaults {
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, RowScales& rows, int, const HopperArgs& args) {
             fetch(raw, stage, first_block, rows.thread, 0, args);
         }
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int thread, int, const HopperArgs& args) {
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int thread, int, const HopperArgs&) {
             const int lane = thread % 32, warp = thread / 32;
             const uint32_t base = ptx::shared_address(stage);
 #pragma unroll
@@ -145,19 +149,25 @@ struct NibblesTimesBytes : SourceDefaults {
                     raw.codes[block][atom] = ptx::load_16(base + uint32_t(tile * tile_bytes + atom * core::tile_atom_bytes(4) + lane * 16));
                 if constexpr (Grouped) {
                     const auto place = uint32_t(tile * 16 + lane / 4 * 2);
-                    float2 pair;
-                    if constexpr (Scales == TileScales::halves) {
-                        const uint32_t both = ptx::load_4(base + scales_at + place * 2);
-                        const float2 as_half = __half22float2(as_pair<__half2>(both));
-                        const bool half = args.group_scales.element == Element::fp16;
-                        pair.x = half ? as_half.x : __uint_as_float(both << 16);
-                        pair.y = half ? as_half.y : __uint_as_float(both & 0xffff0000u);
-                    } else {
-                        const uint2 both = ptx::load_8(base + scales_at + place * 4);
-                        pair = make_float2(__uint_as_float(both.x), __uint_as_float(both.y));
-                    }
-                    raw.scales[block][0] = pair.x / Bytes::unit, raw.scales[block][1] = pair.y / Bytes::unit;
+                    if constexpr (Scales == TileScales::halves)
+                        raw.scale_bits[block].x = ptx::load_4(base + scales_at + place * 2);
+                    else
+                        raw.scale_bits[block] = ptx::load_8(base + scales_at + place * 4);
                 }
+            }
+        }
+        __device__ static void read_scales(float (&scales)[Blocks][2], const Raw& raw, const HopperArgs& args) {
+            const bool half = args.group_scales.element == Element::fp16;
+#pragma unroll
+            for (int block = 0; block < Blocks; ++block) {
+                const uint2 bits = raw.scale_bits[block];
+                float2 pair = make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
+                if constexpr (Scales == TileScales::halves) {
+                    const float2 as_half = __half22float2(as_pair<__half2>(bits.x));
+                    pair.x = half ? as_half.x : __uint_as_float(bits.x << 16);
+                    pair.y = half ? as_half.y : __uint_as_float(bits.x & 0xffff0000u);
+                }
+                scales[block][0] = pair.x / Bytes::unit, scales[block][1] = pair.y / Bytes::unit;
             }
         }
         __device__ static void decode(typename Tile::Fragment& fragment, const Raw& raw, const HopperArgs&) {

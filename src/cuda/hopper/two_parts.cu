@@ -31,6 +31,7 @@ Operand rows_of(const Operand& operand, int64_t first, int64_t count) {
 
 MatmulProblem part_of(const MatmulProblem& problem, int64_t first, int64_t count) {
     MatmulProblem part = problem;
+    part.numbers.reset();
     part.x = rows_of(problem.x, first, count);
     part.y = core::some_rows(problem.y, first, count);
     if (std::optional<core::Tensor>& scale = part.epilogue.row_scale) {  // a vector: one row

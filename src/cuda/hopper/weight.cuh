@@ -149,6 +149,7 @@ struct ScaledTiles : SourceDefaults {
     using Kind = Kind_;
     static constexpr double decode_cost = Decoder::cost;
     static constexpr int few_groups = 4;
+    static constexpr bool alternates = Decoder::alternates;
     static constexpr float product_unit = Decoder::product_unit;
     static constexpr int table_bytes = Decoder::table_bytes;
     __device__ static void fill_table(uint8_t* table, int thread, int threads) { Decoder::Table::fill(table, thread, threads); }
@@ -241,7 +242,7 @@ private:
 };
 
 struct DecoderDefaults {
-    static constexpr bool zero_points = false;
+    static constexpr bool zero_points = false, alternates = false;
     static constexpr float product_unit = 1.0f;
     static constexpr int table_bytes = 0;
 };
@@ -299,6 +300,7 @@ struct ScaledLevels : DecoderDefaults {
 // Codes that are bf16 numbers where they stand (small_numbers.cuh), and what of a group makes weights of them.
 template <class Group_>
 struct SmallCodes : DecoderDefaults {
+    static constexpr bool alternates = Group_::alternates;
     using Group = Group_;
     static constexpr float product_unit = SmallNumbers<ptx::MmaBf16>::product_unit;
     static constexpr double cost = Group::cost;
@@ -308,6 +310,7 @@ struct SmallCodes : DecoderDefaults {
 // int4, q4_0: codes less 8.
 struct SmallIntegers : SmallNumbers<ptx::MmaBf16>::SignedNibbles {
     static constexpr double cost = 1.0;
+    static constexpr bool alternates = true;
     template <TileScales Scales>
     __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
         ScalePair<ptx::MmaBf16> pair{};
@@ -319,6 +322,7 @@ struct SmallIntegers : SmallNumbers<ptx::MmaBf16>::SignedNibbles {
 // fp4.
 struct SmallFloats : SmallNumbers<ptx::MmaBf16>::Fp4 {
     static constexpr double cost = 1.12;
+    static constexpr bool alternates = false;
     template <TileScales Scales>
     __device__ void set_scales(const GroupScales& group_scales, uint32_t base, uint32_t place) {
         const uint32_t both = ptx::load_2(base + place);
