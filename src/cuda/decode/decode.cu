@@ -274,6 +274,10 @@ core::Kernel<MatmulProblem> make_rounded_kernel() {
     core::Kernel<MatmulProblem> kernel =
         make_kernel("decode_tiles_rounded", Element::fp16, reason_against_rounded, run_tiles, rounded_workspace);
     kernel.quantizes_x = true;
+    // Measured with q5_k on an H200: 1.04 to 1.19 times as long with one token.
+    kernel.defers = [](const MatmulProblem& p) -> std::string {
+        return core::tile_block(p.weight.quantized.format.element).bits == 5 ? "weights of 5 bits take less time as integers" : "";
+    };
     // A token's code times its scale is rounded to fp16.
     kernel.operand_rounding = [of_weight = kernel.operand_rounding](const MatmulProblem& p) { return of_weight(p) + 0x1p-11; };
     return kernel;

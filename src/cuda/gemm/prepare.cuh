@@ -85,8 +85,8 @@ void launch_prepare(const core::Context& context, const AnyMatrix& tokens, uint8
         constexpr Element element = std::is_same_v<Mma, ptx::MmaBf16> ? Element::bf16 : Element::fp16;
         if (dequantize_rows(context, tokens, element, rows, pitch)) return;
     }
-    prepare_rows<Mma><<<prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16)), prepare_threads, 0, stream_of(context)>>>(
-        tokens, rows, pitch);
+    prepare_rows<Mma>
+        <<<prepare_blocks(tokens.rows * core::ceil_div(tokens.columns, 16)), prepare_threads, 0, stream_of(context)>>>(tokens, rows, pitch);
     check_launch("prepare_rows");
 }
 

@@ -198,22 +198,23 @@ struct TilesKernels {
         static constexpr HopperTile tile = make_tile<Source, 192, 128>(1, 2, false, 3);
         static constexpr double clocks = 880 * Source::decode_cost;
     };
-    // Warpgroups that alternate: as fast as the wide tile at its best, and better where that one's last wave is.
+    // Warpgroups that alternate: as fast as the wide tile where K is short, and better where that one's last wave leaves much of the chip
+    // idle.
     struct Alternate {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 64, 256>(1, 2, true);
-        static constexpr double clocks = 536 * Source::decode_cost;
+        static constexpr double clocks = 520 * Source::decode_cost;
     };
     using Wide = typename RowsKernels<Source_>::Large;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<Few>(),    hopper_kernel<Fewer>(),
-                                               hopper_kernel<Wide>(),   hopper_kernel<Narrow>(), hopper_kernel<Middle>(),
-                                               hopper_kernel<Three>(),  alternate()};
+        static const HopperKernel kernels[] = {
+            hopper_kernel<Square>(), hopper_kernel<Few>(),    hopper_kernel<Fewer>(), hopper_kernel<Wide>(),
+            hopper_kernel<Narrow>(), hopper_kernel<Middle>(), hopper_kernel<Three>(), alternate()};
         return kernels;
     }
 
 private:
-    // Not where decoding takes longer.
+    // For the types that most models have: one more tile for all would take the compiler too long.
     static HopperKernel alternate() {
         if constexpr (std::is_same_v<typename Source_::Kind, ptx::WgmmaBf16> && Source_::alternates) return hopper_kernel<Alternate>();
         return {};
@@ -225,8 +226,8 @@ template <class Source>
 struct FewTilesKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {{}, hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>(), {}, {},
-                                               {}, {}};
+        static const HopperKernel kernels[] = {
+            {}, hopper_kernel<typename Tiles::Few>(), {}, hopper_kernel<typename Tiles::Wide>(), {}, {}, {}, {}};
         return kernels;
     }
 };
@@ -236,10 +237,14 @@ template <class Source>
 struct SomeTilesKernels {
     using Tiles = TilesKernels<Source>;
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {
-            hopper_kernel<typename Tiles::Square>(), hopper_kernel<typename Tiles::Few>(),    {},
-            hopper_kernel<typename Tiles::Wide>(),   hopper_kernel<typename Tiles::Narrow>(), hopper_kernel<typename Tiles::Middle>(),
-            hopper_kernel<typename Tiles::Three>(),  {}};
+        static const HopperKernel kernels[] = {hopper_kernel<typename Tiles::Square>(),
+                                               hopper_kernel<typename Tiles::Few>(),
+                                               {},
+                                               hopper_kernel<typename Tiles::Wide>(),
+                                               hopper_kernel<typename Tiles::Narrow>(),
+                                               hopper_kernel<typename Tiles::Middle>(),
+                                               hopper_kernel<typename Tiles::Three>(),
+                                               {}};
         return kernels;
     }
 };

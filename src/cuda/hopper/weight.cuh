@@ -242,7 +242,8 @@ private:
 };
 
 struct DecoderDefaults {
-    static constexpr bool zero_points = false, alternates = false;
+    static constexpr bool zero_points = false;
+    static constexpr bool alternates = false;  // compiled for tiles with alternating warpgroups, too
     static constexpr float product_unit = 1.0f;
     static constexpr int table_bytes = 0;
 };

@@ -26,8 +26,8 @@ void run_dequantize_units(const core::DequantizeProblem& problem);
 std::string supports_dequantize_blocks(const core::DequantizeProblem& problem);
 void run_dequantize_blocks(const core::DequantizeProblem& problem);
 
-// Numbers rounded to q8_0 or q8_1, which have the same values, in rows of fp16 `pitch` bytes apart (a multiple of 256, zeros behind the last
-// column): tokens of the product that follows in the same call.
+// Numbers rounded to q8_0 or q8_1, which have the same values, in rows of fp16 `pitch` bytes apart (a multiple of 256, zeros behind the
+// last column): tokens of the product that follows in the same call.
 void run_round_blocks(const core::Context& context, const core::Tensor& x, uint8_t* rows, int64_t pitch);
 
 // Plain numbers with any strides: units of eight where a side has them side by side.

@@ -66,8 +66,7 @@ __global__ void __launch_bounds__(round_threads) round_blocks(RoundArguments arg
 
 void run_round_blocks(const core::Context& context, const core::Tensor& x, uint8_t* rows, int64_t pitch) {
     const int bytes = core::element_bytes(x.element);
-    const bool whole = x.column_stride == 1 && is_aligned(x.data, lane_values * bytes) &&
-                       (x.rows <= 1 || x.row_stride % lane_values == 0);
+    const bool whole = x.column_stride == 1 && is_aligned(x.data, lane_values * bytes) && (x.rows <= 1 || x.row_stride % lane_values == 0);
     const int blocks_of_row = int(core::ceil_div(pitch / 2, round_threads * lane_values));
     const RoundArguments arguments{x, rows, pitch, blocks_of_row, whole};
     launch_in_chain(context, "round_blocks", round_blocks, {unsigned(x.rows * blocks_of_row), round_threads, 0}, arguments);
