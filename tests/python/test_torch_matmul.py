@@ -119,8 +119,9 @@ def test_few_tokens_quantized_on_the_way(device, w_format, x_format):
             y = lowbit.matmul(x, packed, x_format=x_format, out_dtype=torch.float32)
             rounded = lowbit.quantize(x.contiguous(), x_format).dequantize(torch.float32)
             assert_product(y, rounded, numbers, 2 * rounding_of(device, torch.float16))
-            alone = lowbit.matmul(x[-1:], packed, x_format=x_format, out_dtype=torch.float32)
-            assert same_bits(alone, y[-1:])
+            if device == "cuda" and torch.cuda.get_device_capability()[0] == 9:  # kernels for few tokens promise this on Hopper
+                alone = lowbit.matmul(x[-1:], packed, x_format=x_format, out_dtype=torch.float32)
+                assert same_bits(alone, y[-1:])
 
 
 @pytest.mark.parametrize("x_format, w_format", [pair for pair in PAIRS if "int" in pair[0] and "int" in pair[1] and ":g" not in pair[1]])

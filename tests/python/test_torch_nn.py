@@ -156,7 +156,8 @@ def test_to_another_device(scheme):
     layer.to("cuda")
     assert layer.weight.device.type == "cuda"
     assert sum(buffer.nbytes for buffer in layer.weight.buffers()) < 1.3 * size + 4096
-    assert relative_error(layer(x.cuda()).detach().cpu(), wanted.detach()) < 1e-5
+    # Tokens that are rounded to q8_1 on the way are kept in fp16 there.
+    assert relative_error(layer(x.cuda()).detach().cpu(), wanted.detach()) < (2**-11 if scheme == "q4_0" else 1e-5)
     assert_same_planes(layer.weight.tensor, before)
     state = layer.state_dict()
     layer.load_state_dict(state)
