@@ -225,50 +225,8 @@ private:
         });
     }
 
-    // What a k block with scales of its own needs until its parts are added.
-    struct Block {
-        typename Weight::Fragment fragment;
-        float scales[blocks_per_group][2];
-        At place;
-    };
-
-    // The k blocks of a piece, one after the other. Where weights are decoded, the codes of the next one are asked for when this one is: to
-    // wait for them then would be a part of the time from products to the next ones.
-    struct Blocks {
-        const HopperArgs& args;
-        Shared& shared;
-        At& at;
-        int first_block, k, end;
-        typename Weight::RowScales rows;
-        typename Weight::Raw raw;
-        At place;
-
-        __device__ Blocks(const HopperArgs& args, Shared& shared, At& at, Piece piece, int row, int first_block)
-            : args(args),
-              shared(shared),
-              at(at),
-              first_block(first_block),
-              k(piece.k_first),
-              end(piece.k_first + piece.k_count),
-              rows(args, row, piece.k_first) {
-            if (Weight::in_registers) fetch();
-        }
-        __device__ void decode(Block& block) {
-            if (!Weight::in_registers) fetch();
-            Weight::decode(block.fragment, raw, args);
-            Weight::read_scales(block.scales, raw, args);
-            block.place = place;
-            if (Weight::in_registers && k < end) fetch();
-        }
-
-    private:
-        __device__ void fetch() {
-            shared.ring.wait_full(at);
-            Weight::fetch(raw, shared.weight[at.stage][0], first_block, rows, k++, args);
-            place = at;
-            at.advance();
-        }
-    };
+    using Block = OpenBlock<Weight, At, blocks_per_group>;
+    using Blocks = OpenBlocks<Weight, At, Shared, blocks_per_group>;
 
     // Asks the tensor core for the parts of an open block.
     template <class Parts>
@@ -289,7 +247,7 @@ private:
         Parts even_parts, odd_parts;
 #pragma unroll
         for (int i = 0; i < blocks_per_group * tile.tokens / 2; ++i) sums[i / (tile.tokens / 2)][i % (tile.tokens / 2)] = 0;
-        Blocks blocks(args, shared, at, piece, row, first_block);
+        Blocks blocks(args, shared, at, row, first_block, piece.k_first, piece.k_count);
         const auto add = [&](Block& block, Parts& parts) {
             Weight::keep(block.fragment);
 #pragma unroll
@@ -383,7 +341,7 @@ private:
         Part parts[1][tile.tokens / 2];
 #pragma unroll
         for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] = 0;
-        Blocks blocks(args, shared, at, piece, row, first_block);
+        Blocks blocks(args, shared, at, row, first_block, piece.k_first, piece.k_count);
         const auto step = [&](int k, Block& now, Block& next) {
             start_parts(shared, now, parts);
             if (k + 1 < piece.k_count) blocks.decode(next);

@@ -184,4 +184,52 @@ struct NibblesTimesBytes : SourceDefaults {
     };
 };
 
+// What a k block with scales of its own needs until its parts are added. Count: blocks of 64 rows of a warpgroup.
+template <class Weight, class At, int Count>
+struct OpenBlock {
+    typename Weight::Fragment fragment;
+    float scales[Count][2];
+    At place;
+};
+
+// The k blocks of a piece, one after the other. Where weights are decoded, the codes of the next one are asked for when this one is: to
+// wait for them then would be a part of the time from products to the next ones.
+template <class Weight, class At, class Shared, int Count>
+class OpenBlocks {
+public:
+    __device__ OpenBlocks(const HopperArgs& args, Shared& shared, At& at, int row, int first_block, int k_first, int k_count)
+        : args_(args),
+          shared_(shared),
+          at_(at),
+          first_block_(first_block),
+          k_(k_first),
+          end_(k_first + k_count),
+          rows_(args, row, k_first) {
+        if (Weight::in_registers) fetch();
+    }
+    __device__ void decode(OpenBlock<Weight, At, Count>& block) {
+        if (!Weight::in_registers) fetch();
+        Weight::decode(block.fragment, raw_, args_);
+        Weight::read_scales(block.scales, raw_, args_);
+        block.place = place_;
+        if (Weight::in_registers && k_ < end_) fetch();
+    }
+
+private:
+    __device__ void fetch() {
+        shared_.ring.wait_full(at_);
+        Weight::fetch(raw_, shared_.weight[at_.stage][0], first_block_, rows_, k_++, args_);
+        place_ = at_;
+        at_.advance();
+    }
+
+    const HopperArgs& args_;
+    Shared& shared_;
+    At& at_;
+    int first_block_, k_, end_;
+    typename Weight::RowScales rows_;
+    typename Weight::Raw raw_;
+    At place_;
+};
+
 }  // namespace lowbit::cuda
