@@ -15,8 +15,8 @@ from .results import Row
 
 # What the tensor cores multiply, by the activation.
 KINDS = {
-    "bf16": "bf16", "fp16": "bf16", "int8:row": "int8", "int4:row": "int8", "uint8:row:asym": "int8", "q8_1": "int8", "fp32>q8_1": "int8", "fp8_e4m3:row": "fp8",
-    "fp8_e5m2:row": "fp8", "fp8_e4m3:g128": "fp8", "int1:row": "int1",
+    "bf16": "bf16", "fp16": "bf16", "int8:row": "int8", "int4:row": "int8", "uint8:row:asym": "int8", "q8_1": "int8", "fp32>q8_1": "int8",
+    "fp8_e4m3:row": "fp8", "fp8_e5m2:row": "fp8", "fp8_e4m3:g128": "fp8", "int1:row": "int1",
 }  # fmt: skip
 LARGEST_ERROR = 0.02  # ||y - exact|| / ||exact||: y is rounded to bf16, and some kernels round decoded weights to it too
 NUMBERS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}

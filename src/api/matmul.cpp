@@ -112,13 +112,15 @@ void read(const core::Context& context, const lowbit_matmul_args* given, MatmulC
     core::check(problem);
 }
 
-// x in its format, unless the kernel that will run rounds the numbers by itself.
-void quantize_x(const core::Context& context, MatmulCall& call, core::Scratch& scratch) {
-    if (!call.to_quantize) return;
-    const core::Kernel<core::MatmulProblem>* kernel = core::choose(call.problem, false).kernel;
-    if (kernel && kernel->quantizes_x) return;
-    call.problem.numbers.reset();
-    quantize_tensor(context, *call.to_quantize, call.problem.x.quantized, scratch, true);
+// The product, behind the quantization of x, unless the kernel rounds the numbers by itself. Only such kernels ask for them: without, the
+// choice is the same.
+void run(const core::Context& context, MatmulCall& call, core::Scratch& scratch) {
+    const core::Kernel<core::MatmulProblem>& kernel = core::chosen_kernel(call.problem);
+    if (call.to_quantize && !kernel.quantizes_x) {
+        call.problem.numbers.reset();
+        quantize_tensor(context, *call.to_quantize, call.problem.x.quantized, scratch, true);
+    }
+    core::run(kernel, call.problem, scratch);
 }
 
 }  // namespace
@@ -148,8 +150,7 @@ lowbit_status lowbit_matmul(lowbit_context* context, const lowbit_matmul_args* a
         read(found, args, call, scratch);
         for (const MatmulCall::Gather& one : call.gathers) gather(found, one);
         if (call.to_rows) core::run(*call.to_rows, scratch);
-        quantize_x(found, call, scratch);
-        core::run(call.problem, scratch);
+        run(found, call, scratch);
     });
 }
 
@@ -162,8 +163,7 @@ lowbit_status lowbit_matmul_workspace(lowbit_context* context, const lowbit_matm
         core::Scratch scratch(found, core::Scratch::Purpose::measure);
         MatmulCall call;
         read(found, args, call, scratch);
-        quantize_x(found, call, scratch);
-        core::run(call.problem, scratch);
+        run(found, call, scratch);
         *bytes = size_t(scratch.used());
     });
 }

@@ -148,11 +148,15 @@ const Kernel<Problem>& chosen_kernel(const Problem& problem) {
 
 // Takes the kernel's scratch memory and runs it, unless the call is only measured.
 template <class Problem>
-void run(Problem problem, Scratch& scratch) {
-    const Kernel<Problem>& kernel = chosen_kernel(problem);
+void run(const Kernel<Problem>& kernel, Problem problem, Scratch& scratch) {
     if (kernel.workspace)
         if (const int64_t bytes = kernel.workspace(problem)) problem.scratch = scratch.take(bytes);
     if (!scratch.measuring()) kernel.run(problem);
+}
+
+template <class Problem>
+void run(const Problem& problem, Scratch& scratch) {
+    run(chosen_kernel(problem), problem, scratch);
 }
 
 template <class Problem>
