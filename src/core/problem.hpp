@@ -24,6 +24,7 @@ struct DequantizeProblem {
     QuantizedView x;
     Tensor y;
     void* scratch = nullptr;
+    bool for_product = false;  // as above
 };
 
 // Plain numbers in another type: y = x.

@@ -12,7 +12,7 @@ import pytest
 from torch_cases import ROOT, lowbit, needs_cuda, torch
 
 sys.path.insert(0, str(ROOT))
-from bench import block, cases, ceilings, convolutions, plot, results, timing  # noqa: E402
+from bench import block, cases, ceilings, convolutions, plot, results, tables, timing  # noqa: E402
 from bench.__main__ import main  # noqa: E402
 
 
@@ -25,6 +25,35 @@ def make_row(**changes):
 
 def make_document(rows):
     return results.document(rows, "1234567", "NVIDIA H200", {"torch": "2.11"})
+
+
+# The documents
+
+
+def test_documents_quote_the_results_file():
+    """README.md and docs/ say nothing but what python bench/tables.py makes of it."""
+    assert tables.main(["--check"]) == 0
+
+
+def test_tables_are_made_of_the_rows_they_name(tmp_path):
+    path = tmp_path / "results.json"
+    rows = [
+        make_row(m=64, us=20.0, floor_us=15.0, peers={"torch_bf16": 50.0, "torch_int4": 400.0}),
+        make_row(m=1, us=18.0, floor_us=15.0), make_row(m=1, us=16.5, floor_us=15.0, chain=True),
+    ]  # fmt: skip
+    path.write_text(json.dumps(make_document(rows)))
+    figures = tables.Figures(path)
+    pair = "int4:g128 x bf16"
+    assert tables.readme_cells(figures, [], [pair, "64", "0", "0", "1.00 x bf16 cuBLAS, 9 x torch's int4"]) == [
+        pair, "64", "20", "0.75", "2.50 x bf16 cuBLAS, 20.00 x torch's int4"
+    ]  # fmt: skip
+    header = ["weight x tokens", "against", "outputs x inputs", "64"]
+    assert tables.hopper_cells(figures, header, [pair, "bf16", "28672 x 4096", ""])[3] == "2.50"
+    assert tables.decode_cells(figures, ["weight x tokens", "tokens", "28672 x 4096"], [pair, "1", ""])[2] == "1.20 / 1.10"
+    with pytest.raises(KeyError):
+        tables.hopper_cells(figures, header, [pair, "bf16", "8192 x 28672", ""])
+    with pytest.raises(ValueError, match="no table begins with"):
+        list(tables.rewritten("text", "| weight |", tables.hopper_cells, figures))
 
 
 # Which rows

@@ -260,7 +260,10 @@ TEST_F(CudaApi, DependentLaunchChangesNoBit) {
          {Chain{"int4:g128", "", 1}, Chain{"int4:g128", "", 5}, Chain{"int4:g128", "", 16}, Chain{"q4_k", "", 2}, Chain{"q4_0", "q8_1", 3},
           Chain{"q6_k", "q8_1", 16}, Chain{"int8:row", "int8:row", 1}, Chain{"int8:row", "int8:row", 16}, Chain{"int4:g128", "int8:row", 4},
           Chain{"fp8_e4m3:row", "fp8_e4m3:row", 2}, Chain{"int8:row", "fp8_e4m3:g128", 2}, Chain{"int4:g128", "", 3, true},
-          Chain{"int8:row", "int8:row", 2, true}, Chain{"q4_0", "q8_1", 20, true}}) {
+          Chain{"int8:row", "int8:row", 2, true}, Chain{"q4_0", "q8_1", 20, true},
+          // Many tokens: those that need no launch before the product, one that orders or turns, one that quantizes, and both.
+          Chain{"int4:g128", "", 40}, Chain{"int8:row", "int8:row", 70}, Chain{"int4:row", "int8:row", 100},
+          Chain{"int4:g128", "int8:row", 33}, Chain{"q4_0", "q8_1", 64}, Chain{"fp8_e4m3:block128", "fp8_e4m3:g128", 300}}) {
         SCOPED_TRACE(testing::Message() << name << " x " << x_format << " " << tokens << (gate ? " gated" : ""));
         const int64_t length = gate ? 2 : 24;  // what a gate makes is squared by every product
         const int64_t rows = gate ? 2 * width : width;

@@ -3,6 +3,7 @@
 #pragma once
 #include "cuda/gemm/ampere.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/ptx/async_copy.cuh"
 #include "cuda/quantize/fast.hpp"
 
 namespace lowbit::cuda {
@@ -12,6 +13,7 @@ constexpr int prepare_threads = 256;
 // [row][pitch] of 16-bit numbers or signed bytes; a thread makes 16 values, and those beyond the matrix are 0.
 template <class Mma>
 __global__ void prepare_rows(AnyMatrix matrix, uint8_t* rows, int64_t pitch) {
+    ptx::let_dependents_begin();  // a product that waits for these rows
     constexpr int bytes = std::is_same_v<Mma, ptx::MmaInt8> ? 16 : 32;
     const int64_t runs = (matrix.columns + 15) / 16, count = matrix.rows * runs;
     for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < count; index += int64_t(gridDim.x) * blockDim.x) {
@@ -23,6 +25,7 @@ __global__ void prepare_rows(AnyMatrix matrix, uint8_t* rows, int64_t pitch) {
 
 // Codes of 8 bits from row to row, with zeros beyond their end; `count` bytes in all.
 static __global__ void pad_bytes(const uint8_t* from, int64_t columns, uint8_t* to, int64_t pitch, int64_t count) {
+    ptx::let_dependents_begin();
     for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < count; index += int64_t(gridDim.x) * blockDim.x) {
         const int64_t row = quotient(index, pitch), column = index - row * pitch;
         to[index] = column < columns ? from[row * columns + column] : uint8_t(0);
@@ -69,7 +72,7 @@ inline unsigned prepare_blocks(int64_t items) { return unsigned(std::clamp<int64
 inline bool dequantize_rows(const core::Context& context, const AnyMatrix& tokens, Element element, uint8_t* rows, int64_t pitch) {
     if (!tokens.is_quantized || tokens.quantized.layout != core::PackedLayout::rows) return false;
     const core::Tensor y{rows, element, tokens.rows, tokens.columns, pitch / 2, 1, Device::cuda, context.device_index};
-    const core::DequantizeProblem problem{&context, tokens.quantized, y};
+    const core::DequantizeProblem problem{.context = &context, .x = tokens.quantized, .y = y, .for_product = true};
     if (supports_dequantize_blocks(problem).empty())
         run_dequantize_blocks(problem);
     else if (supports_dequantize_units(problem).empty())

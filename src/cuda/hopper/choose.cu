@@ -24,6 +24,10 @@ double memory_rate(double blocks) { return 2590.0 * blocks / (blocks + 12.0); }
 // multiprocessors slow down and the cache does not.
 double cache_rate(bool throttled) { return throttled ? 7000 : 5800; }
 
+// Bytes of weight and tokens that a multiprocessor takes in in a clock, where all of the weight comes from memory (bf16, 64 tokens, 48
+// blocks).
+constexpr double block_rate = 52;
+
 // Bytes that a block sends to others of its cluster in a clock.
 double exchange_rate(int blocks) { return blocks <= 4 ? 10.0 : 6.5; }
 
@@ -50,8 +54,9 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     const auto block_time = [&](double active_blocks, int sharing) {
         const double read = kernel.weight_bytes * active_blocks / memory_rate(active_blocks) / readers * (sharing > 1 ? 1.1 : 1.0);
         const bool throttled = waves > 2 && read < kernel.clocks;
-        const double cached = (kernel.weight_bytes + tile.tokens * 128.0 / sharing) * active_blocks / cache_rate(throttled);
-        return std::max({kernel.clocks, read, cached});
+        const double taken = kernel.weight_bytes + tile.tokens * 128.0 / sharing, cached = taken * active_blocks / cache_rate(throttled);
+        const double alone = token_tiles == 1 && !tile.alternate ? (kernel.weight_bytes + tile.tokens * 128.0) / block_rate : 0;
+        return std::max({kernel.clocks, read, cached, alone});
     };
     const double loop = double(core::ceil_div(k_blocks, splits)) * block_time(active, tile.cluster);
     if (const int halved = halved_tiles(kernel, rows, tokens, k_blocks)) {

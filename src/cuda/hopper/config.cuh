@@ -50,8 +50,6 @@ struct HopperSchedule {
     }
 };
 
-constexpr int end_box_tokens = 16;  // the boxes of tokens in a last tile that is not full
-
 // Scales of tokens that change from k block to k block lie as [token][k block]. With few tokens a warp brings those of a stage; with many a
 // launch before turns them, so that those of a k block are neighbours, and the copy engine brings them.
 constexpr bool warp_brings_scales(int tile_tokens) { return tile_tokens <= 128; }
@@ -64,6 +62,7 @@ struct HopperArgs {
     int halved = 0;    // of the last tiles of clusters: each goes to two clusters, whose blocks halve K
     int64_t rows = 0;  // of the weight
     int64_t token_count = 0;
+    int last_tokens_box = 0;   // of tokens, where the last block's part of them is not full
     bool store_boxes = false;  // results of 16 bits that the copy engine can store, and nothing but scales and a bias on the way
     // Weights in tiles: their scales, and which one a k block has.
     GroupScales group_scales;

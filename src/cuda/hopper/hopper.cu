@@ -3,6 +3,7 @@
 
 #include "cuda/gemm/prepare.cuh"
 #include "cuda/hopper/families.hpp"
+#include "cuda/hopper/pieces.cuh"
 #include "cuda/hopper/prepare.cuh"
 #include "cuda/pack/row_sums.cuh"
 
@@ -67,21 +68,22 @@ void* behind_tokens(HopperFamily family, const MatmulProblem& problem) {
     return static_cast<uint8_t*>(problem.scratch) + token_workspace(traits(family), problem);
 }
 
-// Tokens whose scales are brought a tile at a time: all tiles are whole.
-int64_t turned_tokens(const MatmulProblem& problem) { return core::ceil_div(problem.m(), 256) * 256; }
+// Tokens whose scales are brought a tile at a time: all tiles are whole, of 192 tokens or of 256.
+int64_t turned_tokens(const MatmulProblem& problem) { return core::ceil_div(problem.m(), 64) * 64 + 192; }
 
-// Tokens less their zero points: those times the sums of the weight's rows come off the products.
-void describe_zero_points(HopperFamily family, const MatmulProblem& problem, HopperArgs& args) {
+// Tokens less their zero points: those times the sums of the weight's rows come off the products. Whether that took a launch.
+bool describe_zero_points(HopperFamily family, const MatmulProblem& problem, HopperArgs& args) {
     const QuantizedView& x = problem.x.quantized;
-    if (!x.zero_points) return;
+    if (!x.zero_points) return false;
     const QuantizedView& weight = problem.weight.quantized;
     int32_t* sums = weight.row_sums;
     if (!sums) {
         sums = static_cast<int32_t*>(behind_tokens(family, problem));
-        launch_row_sums<false>({weight.codes, problem.n()}, {}, problem.k(), sums, stream_of(*problem.context));
+        launch_row_sums<false>({weight.codes, problem.n()}, {}, problem.k(), sums, true, stream_of(*problem.context));
     }
     args.epilogue.token_zero = {x.zero_points, x.format.granularity == Granularity::row ? 1 : 0, 0};
     args.epilogue.row_sums = sums;
+    return !weight.row_sums;
 }
 
 // Products of signs from how many bits are set in both.
@@ -90,7 +92,7 @@ void describe_bits(HopperFamily family, const MatmulProblem& problem, HopperArgs
     const QuantizedView& weight = problem.weight.quantized;
     const int32_t* of_rows = weight.row_sums ? weight.row_sums : of_tokens + problem.m();
     const ByteRows rows = weight.row_sums ? ByteRows{} : ByteRows{weight.codes, problem.n()};
-    launch_row_sums<true>({problem.x.quantized.codes, problem.m()}, rows, row_values(traits(family), problem), of_tokens,
+    launch_row_sums<true>({problem.x.quantized.codes, problem.m()}, rows, row_values(traits(family), problem), of_tokens, true,
                           stream_of(*problem.context));
     args.epilogue.counts = Counts::common;
     args.epilogue.row_sums = of_rows, args.epilogue.token_sums = of_tokens;
@@ -108,6 +110,7 @@ void describe_byte_tiles(HopperFamily family, const MatmulProblem& problem, cons
         args.scales = stack_map(weight.scales, 16 * args.group_scales.bytes, grid.groups, grid.tiles, 1, box_tiles);
         return;
     }
+    if (args.store_boxes) return;  // brought from where they are
     auto* scales = static_cast<float*>(behind_tokens(family, problem));
     spread_row_scales<<<blocks_for(problem.n(), prepare_threads), prepare_threads, 0, stream_of(*problem.context)>>>(args.group_scales,
                                                                                                                      scales, problem.n());
@@ -115,14 +118,14 @@ void describe_byte_tiles(HopperFamily family, const MatmulProblem& problem, cons
     args.epilogue.row_scale[0] = {scales, 1};
 }
 
-// Scales for every 128 values, multiplied in between k blocks.
-void describe_block_scales(const MatmulProblem& problem, const HopperTile& tile, HopperArgs& args) {
+// Scales for every 128 values, multiplied in between k blocks. Whether that took a launch.
+bool describe_block_scales(const MatmulProblem& problem, const HopperTile& tile, HopperArgs& args) {
     args.group_scales = GroupScales(problem.weight.quantized);
     const int64_t groups = core::ceil_div(problem.k(), 128);
     args.last_group = int(groups) - 1;
     if (warp_brings_scales(tile.tokens)) {
         args.token_scales = static_cast<const float*>(problem.x.quantized.scales), args.token_scale_stride = groups;
-        return;
+        return false;
     }
     args.token_scale_stride = turned_tokens(problem);
     auto* turned = static_cast<float*>(behind_tokens(HopperFamily::fp8_blocks, problem));
@@ -131,6 +134,7 @@ void describe_block_scales(const MatmulProblem& problem, const HopperTile& tile,
                                                                                   problem.m(), groups, turned, args.token_scale_stride);
     check_launch("turn_scales");
     args.token_scales = turned;
+    return true;
 }
 
 // Tokens of 8 bits, or of int4 widened, in the order of codes in tiles.
@@ -191,6 +195,8 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     const HopperKernel& kernel = hopper_kernels_for(family, problem)[size_t(choice.kernel)];
     const HopperTile& tile = kernel.tile;
     HopperArgs args{};
+    bool prepared = false;  // by a launch of this call
+    args.store_boxes = can_store_boxes(problem) && (family != HopperFamily::int1 || problem.k() <= most_bits_as_floats);
     args.epilogue = epilogue_of(problem);
     args.epilogue.scale *= kernel.product_unit;
     if (problem.x.is_quantized && !problem.raw_integers() && scale_at_end(problem.x.quantized))
@@ -206,22 +212,26 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
                 ? matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows, 64)
                 : matrix_map(kind.map_type, kind.bytes, weight.data, row_values(kind, problem), problem.n(), weight.pitch, tile.rows);
         if (family == HopperFamily::fp8_blocks)
-            describe_block_scales(problem, tile, args);
+            prepared |= describe_block_scales(problem, tile, args);
         else if (problem.weight.is_quantized && !problem.raw_integers())
             args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
     }
-    if (family == HopperFamily::int8_uint8) describe_zero_points(family, problem, args);
+    if (family == HopperFamily::int8_uint8) prepared |= describe_zero_points(family, problem, args);
     const PlainMatrix tokens = prepare_tokens(kind, problem);
-    if (family == HopperFamily::int1) describe_bits(family, problem, args);
+    prepared |= problem.scratch && tokens.data == problem.scratch;
+    if (family == HopperFamily::int1) describe_bits(family, problem, args), prepared = true;
     // Tokens in another order end with all of their last 16.
     const int64_t columns = kind.weight == HopperWeight::byte_tiles ? tokens.pitch : row_values(kind, problem);
     const auto token_map = [&](int box) {
         return matrix_map(kind.map_type, kind.bytes, tokens.data, columns, problem.m(), tokens.pitch, box);
     };
-    args.tokens = token_map(tile.tokens / tile.cluster);
-    if (problem.m() % tile.tokens != 0) args.last_tokens = token_map(end_box_tokens);
+    const int part = tile.tokens / tile.cluster, rest = int(problem.m() % part);
+    args.tokens = token_map(part);
+    if (rest > 0) {
+        args.last_tokens_box = int(core::ceil_div(rest, 8)) * 8;  // whole atoms of the swizzle
+        args.last_tokens = token_map(args.last_tokens_box);
+    }
     args.rows = problem.n(), args.token_count = problem.m();
-    args.store_boxes = can_store_boxes(problem);
     if (args.store_boxes) {
         const bool bf16 = problem.y.element == Element::bf16;
         const int64_t pitch =
@@ -239,7 +249,7 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     args.halved = halved_tiles(kernel, problem.n(), problem.m(), k_blocks_of(kind, problem));
     const bool one_tile = choice.splits > 1 || tile.teams > 1;
     const int64_t clusters = one_tile ? schedule.count() : std::min<int64_t>(schedule.count() + args.halved, resident);
-    kernel.launch(args, int(clusters) * cluster, cluster, *problem.context);
+    kernel.launch(args, int(clusters) * cluster, cluster, prepared || problem.behind_quantize, *problem.context);
 }
 
 }  // namespace lowbit::cuda

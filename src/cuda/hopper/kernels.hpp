@@ -19,8 +19,8 @@ struct HopperKernel {
     int weight_bytes = 0;
     // How many clusters of so many blocks the device holds at a time.
     int (*resident_clusters)(int cluster) = nullptr;
-    // `blocks` of the grid in clusters of `cluster`.
-    void (*launch)(const HopperArgs& args, int blocks, int cluster, const core::Context& context) = nullptr;
+    // `blocks` of the grid in clusters of `cluster`. early: begins before the launch in front of it has ended.
+    void (*launch)(const HopperArgs& args, int blocks, int cluster, bool early, const core::Context& context) = nullptr;
 
     bool exists() const { return launch != nullptr; }
 };

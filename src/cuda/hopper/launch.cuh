@@ -22,24 +22,10 @@ struct HopperLaunch {
         ready.fetch_or(bit, std::memory_order_relaxed);
     }
 
-    static cudaLaunchConfig_t config(int blocks, int cluster, cudaLaunchAttribute& shape) {
-        shape.id = cudaLaunchAttributeClusterDimension;
-        shape.val.clusterDim.x = unsigned(cluster), shape.val.clusterDim.y = 1, shape.val.clusterDim.z = 1;
-        cudaLaunchConfig_t config{};
-        config.gridDim = dim3(unsigned(blocks));
-        config.blockDim = dim3(C::tile.threads());
-        config.dynamicSmemBytes = shared_bytes;
-        config.attrs = &shape;
-        config.numAttrs = 1;
-        return config;
-    }
-
-    static void launch(const HopperArgs& args, int blocks, int cluster, const core::Context& context) {
+    static void launch(const HopperArgs& args, int blocks, int cluster, bool early, const core::Context& context) {
         allow_shared_memory(context.device_index);
-        cudaLaunchAttribute shape{};
-        cudaLaunchConfig_t launch_config = config(blocks, cluster, shape);
-        launch_config.stream = stream_of(context);
-        check(cudaLaunchKernelEx(&launch_config, hopper_gemm<C>, args), "hopper_gemm");
+        const LaunchSize size{unsigned(blocks), unsigned(C::tile.threads()), size_t(shared_bytes), unsigned(cluster), early};
+        launch_in_chain(context, "hopper_gemm", hopper_gemm<C>, size, args);
     }
 
     // Asked for once: where the multiprocessors of a chip lie decides how many clusters it holds.
@@ -51,8 +37,15 @@ struct HopperLaunch {
         check(cudaGetDevice(&device), "cudaGetDevice");
         allow_shared_memory(device);
         cudaLaunchAttribute shape{};
-        const cudaLaunchConfig_t launch_config = config(cluster * 1024, cluster, shape);
-        check(cudaOccupancyMaxActiveClusters(&count, hopper_gemm<C>, &launch_config), "cudaOccupancyMaxActiveClusters");
+        shape.id = cudaLaunchAttributeClusterDimension;
+        shape.val.clusterDim.x = unsigned(cluster), shape.val.clusterDim.y = 1, shape.val.clusterDim.z = 1;
+        cudaLaunchConfig_t config{};
+        config.gridDim = dim3(unsigned(cluster) * 1024);
+        config.blockDim = dim3(C::tile.threads());
+        config.dynamicSmemBytes = shared_bytes;
+        config.attrs = &shape;
+        config.numAttrs = 1;
+        check(cudaOccupancyMaxActiveClusters(&count, hopper_gemm<C>, &config), "cudaOccupancyMaxActiveClusters");
         known[cluster].store(count, std::memory_order_relaxed);
         return count;
     }
@@ -179,7 +172,7 @@ struct TilesKernels {
     };
     struct Fewer {
         using Source = Source_;
-        static constexpr HopperTile tile = make_tile<Source, 256, 32>(2, 1);
+        static constexpr HopperTile tile = make_tile<Source, 256, 32>(2, 1, false, Source::few_groups);
         static constexpr double clocks = 630 * Source::decode_cost;
     };
     // Half the rows, for weights that have too few of them: with two teams, or with more tokens.
@@ -275,6 +268,12 @@ struct IntegerKernels {
         static constexpr HopperTile tile = make_tile<Source, 256, 64>(1, 1);
         static constexpr double clocks = 600;
     };
+    // For weights that have too few rows for that.
+    struct Narrow {
+        using Source = Source_;
+        static constexpr HopperTile tile = make_tile<Source, 128, 64>(1, 1);
+        static constexpr double clocks = 320;
+    };
     // Warpgroups that alternate, each with as many tokens as it has registers for: a store costs nothing. Only one of them decodes at a
     // time: for fp8 that takes too long.
     struct Alternate {
@@ -284,7 +283,7 @@ struct IntegerKernels {
     };
     static HopperKernels all() {
         static const HopperKernel kernels[] = {hopper_kernel<typename RowsKernels<Source_>::Large>(), hopper_kernel<Together>(),
-                                               hopper_kernel<Few>(), alternate()};
+                                               hopper_kernel<Few>(), hopper_kernel<Narrow>(), alternate()};
         return kernels;
     }
 
@@ -309,27 +308,7 @@ struct PromotedKernels {
         static constexpr double clocks = 650;
     };
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<Few>(), {}};
-        return kernels;
-    }
-};
-
-// With the tokens as the 64-row operand there is room for the sums of more of them. Every instruction beside the products takes time from
-// the tensor core, which reads and writes its sums in the same registers: a k block takes longer than one without scales.
-struct TurnedKernels {
-    struct Large {
-        using Source = TurnedFp8Blocks;
-        static constexpr HopperTile tile = make_tile<Source, 128, 256>(1, 2);
-        static constexpr double clocks = 1300;
-    };
-    struct Square {
-        using Source = TurnedFp8Blocks;
-        static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2);
-        static constexpr double clocks = 770;
-    };
-    static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<PromotedKernels<Fp8Blocks>::Few>(),
-                                               hopper_kernel<Large>()};
+        static const HopperKernel kernels[] = {hopper_kernel<Square>(), hopper_kernel<Few>(), {}, {}};
         return kernels;
     }
 };

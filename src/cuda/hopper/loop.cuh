@@ -29,24 +29,26 @@ class HopperGemm {
     static_assert(tile.teams == 1 || (tile.teams == 2 && !tile.alternate && tile.cluster == 1));
     static constexpr int groups = tile.groups, teams = tile.teams, groups_per_tile = tile.alternate ? 1 : groups / teams;
     static constexpr int threads = tile.threads(), copy_registers = tile.copy_registers(), multiply_registers = tile.multiply_registers();
-    static constexpr int blocks_per_group = tile.rows / 64 / groups_per_tile;
     using Kind = typename C::Source::Kind;
+    // Turned: the tokens are the 64-row operand, and a warpgroup has its share of them and all rows of the weight.
+    static constexpr bool turned = C::Source::turned;
+    static constexpr int token_blocks = tile.tokens / 64 / groups;  // of a warpgroup, then
+    // A thread has half as many sums of each block.
+    static constexpr int blocks_per_group = turned ? 1 : tile.rows / 64 / groups_per_tile,
+                         columns = turned ? token_blocks * tile.rows : tile.tokens;
     using Weight = typename C::Source::template Tile<tile.rows, blocks_per_group>;
     static constexpr bool promoted = C::Source::promoted, token_groups = C::Source::token_groups;
     static_assert(!promoted || (!tile.alternate && tile.depth == 1));
     static constexpr bool scale_warp = token_groups && warp_brings_scales(tile.tokens);
     using Part = typename Kind::Accumulator;
     using Sum = std::conditional_t<promoted, float, Part>;
-    using Sums = Sum[blocks_per_group][tile.tokens / 2];
-    // Turned: the tokens are the 64-row operand, and a warpgroup has half of them and all rows of the weight.
-    static constexpr bool turned = C::Source::turned;
+    using Sums = Sum[blocks_per_group][columns / 2];
     static_assert(!turned || (promoted && tile.rows == 128));
-    static constexpr int token_blocks = tile.tokens / 64 / groups;  // of a warpgroup, then
     using Store = std::conditional_t<turned, TurnedStore<token_blocks>,
                                      HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>>;
     static constexpr int exchange_name = 1 + groups * Store::names, table_name = exchange_name + 1;  // of barriers, behind the stores'
     static_assert(table_name < 16);
-    using Exchange = HopperExchange<Sum, blocks_per_group, tile.tokens, groups, groups_per_tile, Store::units_of_pass>;
+    using Exchange = HopperExchange<Sum, blocks_per_group, columns, groups, groups_per_tile, Store::units_of_pass>;
     using Board = PieceBoard<PieceTerms<tile.rows, tile.tokens, correction_of<Kind>>, tile.term_sets>;
     using At = RingPlace<tile.stages>;
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
@@ -88,6 +90,9 @@ public:
             ptx::announce(0, threads);
         else
             ptx::meet_warps(0, threads);
+        // Nothing is read from memory before this. In a chain the next launch may begin from here on: it waits in the same way.
+        ptx::wait_for_previous_launch();
+        ptx::let_dependents_begin();
         if (warp >= groups * 4) {
             ptx::give_up_registers<copy_registers>();
             if (warp == groups * 4) copy_all(args, shared);
@@ -117,30 +122,25 @@ private:
         At at;
         Walk::for_each(args, 0, 1, [&](Piece piece) {
             const Corner corner = Walk::corner_of(args, piece);
-            // What stands in the stages of a last tile behind its tokens, nobody stores the products of. The copy engine takes longer for
-            // zeros than for tokens: a part of which more than half is missing (just half, measured, where rows of the weight are plain)
-            // comes in small boxes, and leaves there what stood there before.
+            // The copy engine takes longer for zeros than for tokens: the last part has a box of its own, and leaves what stood behind it
+            // in the stage, whose products nobody stores.
             const int tokens_there = int(smaller(args.token_count - corner.token, int64_t(tile.tokens)));
             const auto copied_from = [&](int first) {
-                const int left = int(smaller(tokens_there - first, part));
-                return 2 * left + int(Weight::in_registers) > part ? part
-                       : left > 0                                  ? (left + end_box_tokens - 1) / end_box_tokens * end_box_tokens
-                                                                   : 0;
+                const int left = tokens_there - first;
+                return left >= part ? part : left > 0 ? args.last_tokens_box : 0;
             };
             int copied = 0;
 #pragma unroll
             for (int first = 0; first < tile.tokens; first += part) copied += copied_from(first);
             const auto copy_tokens = [&](uint8_t* to, int first, int block, ptx::Barrier* full, bool to_all) {
-                const auto copy = [&](const CUtensorMap& map, int token) {
-                    uint8_t* place = to + token * ptx::wgmma_row_bytes;
-                    if (to_all)
-                        ptx::copy_box_to_all(place, map, block * block_k, corner.token + token, full, uint16_t((1 << tile.cluster) - 1));
-                    else
-                        ptx::copy_box(place, map, block * block_k, corner.token + token, full);
-                };
                 const int count = copied_from(first);
-                if (count == part) return copy(args.tokens, first);
-                for (int token = first; token < first + count; token += end_box_tokens) copy(args.last_tokens, token);
+                if (count == 0) return;
+                const CUtensorMap& map = count == part ? args.tokens : args.last_tokens;
+                uint8_t* place = to + first * ptx::wgmma_row_bytes;
+                if (to_all)
+                    ptx::copy_box_to_all(place, map, block * block_k, corner.token + first, full, uint16_t((1 << tile.cluster) - 1));
+                else
+                    ptx::copy_box(place, map, block * block_k, corner.token + first, full);
             };
             for (int k = piece.k_first; k < piece.k_first + piece.k_count; ++k, at.advance()) {
                 shared.ring.wait_empty(at);
@@ -181,7 +181,7 @@ private:
             if (args.store_boxes) {
                 auto& terms = board.terms_to_bring(at);
                 if constexpr (Rows)
-                    bring_row_terms<tile.rows, tile.tokens, correction_of<Kind>>(args, corner, terms);
+                    bring_row_terms<tile.rows, tile.tokens, correction_of<Kind>, C::Source::row_scales_in_tiles>(args, corner, terms);
                 else
                     bring_token_terms<tile.rows, tile.tokens, correction_of<Kind>>(args, corner, terms);
                 board.terms_are_there(at);
@@ -280,30 +280,35 @@ private:
         }
     }
 
-    // Turned: 64 tokens and all rows at a time. The warpgroups take turns: while one adds up its parts, the tensor core works for the
-    // other.
-    __device__ static void multiply_turned(const HopperArgs& args, Shared& shared, At& at, Piece piece, int row, int group, uint32_t& round,
-                                           Sums& sums) {
+    // Turned: 64 tokens and all rows of the weight at a time. The warpgroups follow no order: while one adds up its parts, the tensor core
+    // works for the others.
+    __device__ static void multiply_turned(const HopperArgs& args, Shared& shared, At& at, Piece piece, int row, int group, Sums& sums) {
         float parts[tile.rows / 2];
 #pragma unroll
         for (int i = 0; i < token_blocks * tile.rows / 2; ++i) sums[0][i] = 0;
         const GroupScales& scales = args.group_scales;
         const auto* row_scales =
             reinterpret_cast<const float*>(scales.data + scales.offset(smaller(int64_t(row), args.rows - 1), 0)) + piece.k_first;
-        float row_scale = *row_scales;
+        const int last = piece.k_count - 1, mine = group * token_blocks * 64, lane = threadIdx.x % 32;
+        // A lane has one of 32 k blocks; those of the next 32 are asked for when these are begun.
+        const auto ask = [&](int k) { return k + lane <= last ? row_scales[k + lane] : 0.0f; };
+        float here = ask(0), ahead = ask(32);
+        uint32_t thread_scales = ptx::shared_address(&shared.token_scales[0][mine + TurnedScales::first_token()]);
+        ptx::hold(thread_scales);
         uint64_t weight, tokens;
         const auto open = [&] {
             shared.ring.wait_full(at);
-            weight = ptx::wgmma_tile(shared.weight[at.stage][0]), tokens = ptx::wgmma_tile(shared.tokens[at.stage][0]);
+            weight = ptx::wgmma_tile(shared.weight[at.stage][0]);
+            tokens = ptx::wgmma_tile(shared.tokens[at.stage][0] + mine * ptx::wgmma_row_bytes);
         };
         open();
         for (int k = 0; k < piece.k_count; ++k) {
-            const bool more = k + 1 < piece.k_count;
-            const float next_scale = more ? row_scales[k + 1] : 0.0f;
+            if (k > 0 && k % 32 == 0) here = ahead, ahead = ask(k + 32);
+            const float row_scale = __shfl_sync(~0u, here, k % 32);
+            const At place = at;
 #pragma unroll
             for (int block = 0; block < token_blocks; ++block) {
-                const int first = (group * token_blocks + block) * 64;
-                shared.turns.wait(group, round++);
+                const int first = block * 64;
                 ptx::wgmma_fence();
 #pragma unroll
                 for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
@@ -311,13 +316,11 @@ private:
                                                         tokens + uint64_t((first * ptx::wgmma_row_bytes + s * ptx::wgmma_step_bytes) / 16),
                                                         weight + uint64_t(s * ptx::wgmma_step_bytes / 16), s > 0);
                 ptx::wgmma_commit();
-                shared.turns.pass(group);  // the other's products are to stand behind these
-                // Whatever can be done before the products are there: between them and the next ones the tensor core has only the other's.
-                const At place = at;
-                const TurnedScales by_token(shared.token_scales[place.stage] + first, row_scale);
+                // Whatever can be done before the products are there: between them and the next ones the tensor core has only the others'.
+                const TurnedScales by_token(thread_scales + uint32_t((place.stage * tile.tokens + first) * sizeof(float)), row_scale);
                 if (block == token_blocks - 1) {
                     at.advance();
-                    if (more) open();
+                    if (k < last) open();
                 }
                 ptx::wgmma_wait<0>();
 #pragma unroll
@@ -329,7 +332,6 @@ private:
 #pragma unroll
                 for (int i = 0; i < tile.rows / 2; ++i) sums[0][block * tile.rows / 2 + i] += parts[i] * by_token.of[i / 2 % 2];
             }
-            row_scale = next_scale;
         }
     }
 
@@ -432,7 +434,7 @@ private:
             Sums sums;
             if constexpr (tile.alternate) shared.turns.wait(group, round++);
             if constexpr (turned)
-                multiply_turned(args, shared, at, piece, row, group, round, sums);
+                multiply_turned(args, shared, at, piece, row, group, sums);
             else if constexpr (promoted && Weight::in_registers)
                 multiply_promoted_registers(args, shared, at, piece, row, first_block, sums);
             else if constexpr (promoted)

@@ -40,17 +40,27 @@ struct PlainTerms {
     float row_factor[Rows], row_bias[Rows];
 };
 // A product is corrected by a term of its row and one of its token.
-template <int Rows, int Tokens, class TokenTerm>
+template <int Rows, int Tokens, class RowTerm, class TokenTerm>
 struct CorrectedTerms {
     alignas(16) float token_factor[Tokens];
     alignas(16) TokenTerm token_term[Tokens];
     float row_factor[Rows], row_bias[Rows];
-    int32_t row_term[Rows];
+    RowTerm row_term[Rows];
 };
 template <int Rows, int Tokens, Correction Corrected>
 using PieceTerms =
     std::conditional_t<Corrected == Correction::none, PlainTerms<Rows, Tokens>,
-                       CorrectedTerms<Rows, Tokens, std::conditional_t<Corrected == Correction::zero_points, uint8_t, int32_t>>>;
+                       std::conditional_t<Corrected == Correction::zero_points, CorrectedTerms<Rows, Tokens, int32_t, uint8_t>,
+                                          CorrectedTerms<Rows, Tokens, float, float>>>;
+
+// A count of bits is an fp32 number as it stands, count * 2^-149: those around the smallest normal one count evenly. Two multiply-adds with
+// powers of two make the product of signs of it, 4 * count + row_term + token_term, exactly up to this many bits; beside the tensor core
+// they take less time than integers and a conversion.
+constexpr int64_t most_bits_as_floats = int64_t(1) << 22;
+constexpr float bits_row_unit = 0x1p-24f;
+__device__ inline float product_of_signs(int count, float row_term, float token_term) {
+    return __fmaf_rn(__fmaf_rn(__int_as_float(count), 0x1p127f, row_term), 1.0f / bits_row_unit, token_term);
+}
 
 // Some terms that a lane brings at once: everything is asked for before the first of it is used, so that they all take as long as one.
 template <int Count>
@@ -98,12 +108,13 @@ __device__ inline void bring_token_terms(const HopperArgs& args, Corner corner, 
         for (int i = 0; i < count; ++i) {
             const int place = term_place(first + i * 32);
             terms.token_factor[place] = e.scale * batch.scales[0][i] * batch.scales[1][i];
-            if constexpr (Corrected == Correction::bits) terms.token_term[place] = corrections[i];
+            if constexpr (Corrected == Correction::bits) terms.token_term[place] = float(corrections[i]);
             if constexpr (Corrected == Correction::zero_points) terms.token_term[place] = uint8_t(corrections[i]);
         }
     }
 }
-template <int Rows, int Tokens, Correction Corrected>
+// InTiles: the weight's own scales, one for each row, stand in the order of packed tiles.
+template <int Rows, int Tokens, Correction Corrected, bool InTiles>
 __device__ inline void bring_row_terms(const HopperArgs& args, Corner corner, PieceTerms<Rows, Tokens, Corrected>& terms) {
     constexpr int count = terms_at_once<Rows>;
     const EpilogueArgs& e = args.epilogue;
@@ -111,7 +122,10 @@ __device__ inline void bring_row_terms(const HopperArgs& args, Corner corner, Pi
     for (int first = threadIdx.x % 32; first < Rows; first += count * 32) {
         TermBatch<count> batch(int64_t(corner.row) + first, args.rows);
         batch.ask(e.row_scale);
-        uint32_t bias[count]{};
+        uint32_t own[count], bias[count]{};
+        if constexpr (InTiles)
+#pragma unroll
+            for (int i = 0; i < count; ++i) own[i] = args.group_scales.bits_at(batch.index[i], 0);
         if (e.bias.data)
 #pragma unroll
             for (int i = 0; i < count; ++i) bias[i] = load_bits(e.bias.element, e.bias.data, batch.index[i] * e.bias.column_stride);
@@ -123,8 +137,10 @@ __device__ inline void bring_row_terms(const HopperArgs& args, Corner corner, Pi
         for (int i = 0; i < count; ++i) {
             const int row = first + i * 32;
             terms.row_factor[row] = batch.scales[0][i] * batch.scales[1][i];
+            if constexpr (InTiles) terms.row_factor[row] *= number_from_bits(args.group_scales.element, own[i]);
             terms.row_bias[row] = number_from_bits(e.bias.element, bias[i]);
-            if constexpr (Corrected != Correction::none) terms.row_term[row] = Corrected == Correction::bits ? -2 * sums[i] : sums[i];
+            if constexpr (Corrected == Correction::bits) terms.row_term[row] = float(-2 * sums[i]) * bits_row_unit;
+            if constexpr (Corrected == Correction::zero_points) terms.row_term[row] = sums[i];
         }
     }
 }

@@ -1,8 +1,9 @@
-// What small launches before the main loop make of operands. Included by one file.
+// What small launches before the main loop make of operands; the main loop's launch may begin while they work. Included by one file.
 #pragma once
 #include "cuda/formats/matrix.cuh"
 #include "cuda/formats/planes.cuh"
 #include "cuda/gemm/group_scales.cuh"
+#include "cuda/ptx/async_copy.cuh"
 
 namespace lowbit::cuda {
 
@@ -30,6 +31,7 @@ __device__ inline uint4 in_nibble_order(uint2 codes) {
 constexpr int ordered_runs_per_thread = 4;
 template <class Run>
 static __global__ void order_runs(const Run* from, uint4* to, int64_t runs) {
+    ptx::let_dependents_begin();
     const int64_t first = int64_t(blockIdx.x) * (blockDim.x * ordered_runs_per_thread) + threadIdx.x;
     Run codes[ordered_runs_per_thread];
 #pragma unroll
@@ -42,6 +44,7 @@ static __global__ void order_runs(const Run* from, uint4* to, int64_t runs) {
 
 // Any rows. `bytes`: codes of 8 bits that are moved as they are.
 static __global__ void order_tokens(AnyMatrix tokens, bool bytes, uint8_t* to, int64_t pitch) {
+    ptx::let_dependents_begin();
     const int64_t runs = pitch / 16;
     for (int64_t index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; index < tokens.rows * runs;
          index += int64_t(gridDim.x) * blockDim.x) {
@@ -61,6 +64,7 @@ static __global__ void order_tokens(AnyMatrix tokens, bool bytes, uint8_t* to, i
 // [row][column] -> [column][row], with zeros behind the last row.
 constexpr int turned_side = 32;
 static __global__ void turn_scales(const float* from, int64_t rows, int64_t columns, float* to, int64_t pitch) {
+    ptx::let_dependents_begin();
     __shared__ float square[turned_side][turned_side + 1];
     const int64_t first_row = int64_t(blockIdx.x) * turned_side, first_column = int64_t(blockIdx.y) * turned_side;
     for (int i = threadIdx.y; i < turned_side; i += blockDim.y) {

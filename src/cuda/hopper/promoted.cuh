@@ -23,9 +23,11 @@ __device__ inline void add_parts(float (&sums)[Blocks][Tokens / 2], const float 
 // Where 64 tokens are the rows of the product, a thread has tokens g and g + 8 of its warp's 16: two scales, times that of the weight.
 struct TurnedScales {
     float of[2];
-    __device__ TurnedScales(const float* token_scales, float row_scale) {
-        const int first = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        of[0] = token_scales[first] * row_scale, of[1] = token_scales[first + 8] * row_scale;
+    __device__ static int first_token() { return threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4; }
+    // address: in shared memory, of the scale of this thread's first token.
+    __device__ TurnedScales(uint32_t address, float row_scale) {
+        of[0] = __uint_as_float(ptx::load_4(address)) * row_scale,
+        of[1] = __uint_as_float(ptx::load_4(address + 8 * sizeof(float))) * row_scale;
     }
 };
 
@@ -114,7 +116,7 @@ template <class Kind_, bool Grouped, TileScales Scales>
 struct NibblesTimesBytes : SourceDefaults {
     using Kind = Kind_;
     using Bytes = NibbleBytes<Kind>;
-    static constexpr bool promoted = Grouped;
+    static constexpr bool promoted = Grouped, row_scales_in_tiles = !Grouped;
     static constexpr float product_unit = Grouped ? 1.0f : 1.0f / Bytes::unit;
     static constexpr double decode_cost = 1.0;
     template <int Rows, int Blocks>

@@ -44,6 +44,7 @@ __device__ inline uint32_t pack_pair(bool bf16, float low, float high) {
 template <class Sum, int Blocks, int Tokens, Correction Corrected, int Boxes>
 class HopperStore {
     static constexpr bool corrected = Corrected != Correction::none;
+    using Term = std::conditional_t<Corrected == Correction::bits, float, int32_t>;
 
 public:
     static constexpr int pass_tokens = store_pass_tokens, passes = Tokens / pass_tokens, units_of_pass = 1;
@@ -62,7 +63,14 @@ public:
     __device__ void store(const HopperArgs& args, Board& board, typename Board::At at, Sum (&sums)[Blocks][Tokens / 2], int row, int token,
                           int inside, uint32_t mine) {
         if (!args.store_boxes) return store_anything(args, sums, row, token, mine);
-        store_boxes(args, board.wait_for_terms(at), sums, row, token, inside, mine);
+        const auto& terms = board.wait_for_terms(at);
+        const bool bf16 = args.epilogue.y.element == Element::bf16;
+        // Where stores take longer than products (bits), the two types of results have code of their own: in common code every pair is
+        // packed twice, by instructions with a condition.
+        if (Corrected == Correction::bits && bf16)
+            store_boxes(args, terms, sums, row, token, inside, mine, true);
+        else
+            store_boxes(args, terms, sums, row, token, inside, mine, Corrected != Correction::bits && bf16);
         board.leave_terms(at);
     }
 
@@ -75,7 +83,7 @@ private:
     // What a thread has of the terms of its rows: two of each block.
     struct Rows {
         float factor[Blocks][2], bias[Blocks][2];
-        int32_t term[corrected ? Blocks : 1][2];
+        Term term[corrected ? Blocks : 1][2];
 
         template <class Terms>
         __device__ Rows(const Terms& terms, int inside) {
@@ -90,10 +98,9 @@ private:
     };
 
     template <class Terms>
-    __device__ void store_boxes(const HopperArgs& args, const Terms& terms, const Sum (&sums)[Blocks][Tokens / 2], int row, int token,
-                                int inside, uint32_t mine) {
+    __device__ __forceinline__ void store_boxes(const HopperArgs& args, const Terms& terms, const Sum (&sums)[Blocks][Tokens / 2], int row,
+                                                int token, int inside, uint32_t mine, bool bf16) {
         const int lane = threadIdx.x % 32;
-        const bool bf16 = args.epilogue.y.element == Element::bf16;
         const Rows rows(terms, inside);
         // Each warp for the boxes that it sent: those of the tile before have long been read.
         if (lane == 0) ptx::wait_for_stores_to_read<0>();
@@ -138,8 +145,8 @@ private:
     __device__ static void fill_box(const Terms& terms, const Rows& rows, const Sum (&sums)[Tokens / 2], int block, int first, bool bf16,
                                     uint32_t place) {
         const TokenRun<float> factors(terms.token_factor, first);
-        TokenRun<int32_t> token_terms;
-        if constexpr (corrected) token_terms = TokenRun<int32_t>(terms.token_term, first);
+        TokenRun<Term> token_terms;
+        if constexpr (corrected) token_terms = TokenRun<Term>(terms.token_term, first);
 #pragma unroll
         for (int t = 0; t < pass_tokens; t += 16) {
             uint32_t r[4];
@@ -150,8 +157,8 @@ private:
 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
                     const Sum sum = sums[(first + eight * 8) / 2 + low * 2 + j];
-                    const Sum product = correct(sum, rows.term[corrected ? block : 0][low], token_terms.of[eight * 2 + j]);
-                    values[j] = float(product) * (factors.of[eight * 2 + j] * rows.factor[block][low]) + rows.bias[block][low];
+                    const float product = correct(sum, rows.term[corrected ? block : 0][low], token_terms.of[eight * 2 + j]);
+                    values[j] = product * (factors.of[eight * 2 + j] * rows.factor[block][low]) + rows.bias[block][low];
                 }
                 r[i] = pack_pair(bf16, values[0], values[1]);
             }
@@ -177,10 +184,10 @@ private:
     };
 
     // without_zero_points, in a term of the row and one of the token.
-    __device__ static Sum correct(Sum sum, int32_t row_term, int32_t token_term) {
-        if constexpr (Corrected == Correction::bits) return 4 * sum + (row_term + token_term);
-        if constexpr (Corrected == Correction::zero_points) return sum - row_term * token_term;
-        return sum;
+    __device__ static float correct(Sum sum, Term row_term, Term token_term) {
+        if constexpr (Corrected == Correction::bits) return product_of_signs(sum, row_term, token_term);
+        if constexpr (Corrected == Correction::zero_points) return float(sum - row_term * token_term);
+        return float(sum);
     }
 
     __device__ void store_anything(const HopperArgs& args, Sum (&sums)[Blocks][Tokens / 2], int row, int token, uint32_t mine) {

@@ -21,6 +21,7 @@ namespace lowbit::cuda {
 
 struct SourceDefaults {
     static constexpr bool promoted = false, token_groups = false, turned = false;
+    static constexpr bool row_scales_in_tiles = false;  // the epilogue has them in the order of packed tiles
     static constexpr int few_groups = 2;
     static constexpr float product_unit = 1.0f;
     static constexpr int table_bytes = 0;  // what decoding looks up, at the beginning of the block's shared memory

@@ -177,7 +177,7 @@ void pack(const core::Context& context, const core::QuantizedView& plain, core::
         copy_planes(context, plain, packed);
         if (!packed.row_sums) return;
         const auto sum = plain.format.element == Element::int1 ? launch_row_sums<true> : launch_row_sums<false>;
-        return sum({packed.codes, packed.rows}, {}, packed.row_bytes(), packed.row_sums, stream_of(context));
+        return sum({packed.codes, packed.rows}, {}, packed.row_bytes(), packed.row_sums, false, stream_of(context));
     }
     if (!g.blocks) return launch_scales<true>(context, g, plain, packed);
     pack_terms<<<blocks_of(g.rows * g.groups), threads, 0, stream_of(context)>>>(g, plain.codes, static_cast<uint8_t*>(packed.scales));

@@ -5,6 +5,7 @@
 
 #include "core/status.hpp"
 #include "cuda/launch.cuh"
+#include "cuda/ptx/async_copy.cuh"
 
 namespace lowbit::cuda {
 
@@ -20,9 +21,10 @@ struct ByteRows {
     int64_t count = 0;
 };
 
-// Of one matrix and then another, in one launch. A warp per row.
+// Of one matrix and then another, in one launch. A warp per row. for_product: nobody but a product of the same call reads them.
 template <bool Bits>
-static __global__ void sum_rows(ByteRows first, ByteRows second, int64_t bytes, int32_t* sums) {
+static __global__ void sum_rows(ByteRows first, ByteRows second, int64_t bytes, int32_t* sums, bool for_product) {
+    if (for_product) ptx::let_dependents_begin();
     const int lane = threadIdx.x % 32;
     const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
     for (int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; row < first.count + second.count; row += warps) {
@@ -42,12 +44,12 @@ static __global__ void sum_rows(ByteRows first, ByteRows second, int64_t bytes, 
 }
 
 template <bool Bits>
-void launch_row_sums(ByteRows first, ByteRows second, int64_t bytes, int32_t* sums, cudaStream_t stream) {
+void launch_row_sums(ByteRows first, ByteRows second, int64_t bytes, int32_t* sums, bool for_product, cudaStream_t stream) {
     constexpr int threads = 256;
     const int64_t rows = first.count + second.count;
     if (rows == 0) return;
-    sum_rows<Bits>
-        <<<unsigned(std::min<int64_t>(core::ceil_div(rows, threads / 32), 65535)), threads, 0, stream>>>(first, second, bytes, sums);
+    sum_rows<Bits><<<unsigned(std::min<int64_t>(core::ceil_div(rows, threads / 32), 65535)), threads, 0, stream>>>(first, second, bytes,
+                                                                                                                   sums, for_product);
     check_launch("sum_rows");
 }
 

@@ -28,7 +28,7 @@ struct BlocksArguments {
     uint8_t* blocks;
     uint32_t units;
     Element element;
-    bool for_product;  // of quantize
+    bool for_product;
 };
 
 // Where a thread stands: its units are first, first + 32, ...; the blocks of its warp begin at `bytes` of the plane.
@@ -191,7 +191,10 @@ struct alignas(16) Stage {
 template <Element Plain, int Units, bool Encode>
 __global__ void __launch_bounds__(block_threads) convert_blocks(BlocksArguments arguments) {
     __shared__ Stage<Units> stages;
-    if constexpr (Encode) wait_in_chain(arguments.for_product);
+    if constexpr (Encode)
+        wait_in_chain(arguments.for_product);
+    else if (arguments.for_product)
+        ptx::let_dependents_begin();
     uint8_t* stage = stages.bytes[threadIdx.x / warp_size];
     const auto convert = [&]<class Block>() {
         if constexpr (Encode)
@@ -242,7 +245,7 @@ void run_quantize_blocks(const core::QuantizeProblem& problem) {
 
 std::string supports_dequantize_blocks(const core::DequantizeProblem& problem) { return reason_against_blocks(problem.y, problem.x); }
 void run_dequantize_blocks(const core::DequantizeProblem& problem) {
-    const BlocksArguments arguments = blocks_arguments(problem.y, problem.x, false);
+    const BlocksArguments arguments = blocks_arguments(problem.y, problem.x, problem.for_product);
     constexpr uint32_t few_units = 1 << 18;
     const bool thin = arguments.units <= few_units;
     with_plain(problem.y.element, [&]<Element Plain>() {

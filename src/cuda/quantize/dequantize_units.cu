@@ -17,6 +17,7 @@ struct UnitsArguments {
     void* y;
     uint32_t units;
     IndexDivisor scale_units;
+    bool for_product;
 };
 
 template <Element Output, Element element, int Units>
@@ -45,6 +46,7 @@ __device__ inline void dequantize_units_as(const UnitsArguments& arguments) {
 
 template <Element Output, int Units>
 __global__ void __launch_bounds__(unit_threads) dequantize_units(UnitsArguments arguments) {
+    if (arguments.for_product) ptx::let_dependents_begin();
     switch (arguments.x.format.element) {
     case Element::int8: return dequantize_units_as<Output, Element::int8, Units>(arguments);
     case Element::uint8: return dequantize_units_as<Output, Element::uint8, Units>(arguments);
@@ -86,8 +88,8 @@ void run_dequantize_units(const core::DequantizeProblem& problem) {
     const auto units = uint32_t(x.rows * (x.columns / unit_values));
     if (units == 0) return;
     const bool whole = x.format.granularity == Granularity::tensor;
-    const UnitsArguments arguments{x, problem.y.data, units,
-                                   IndexDivisor(whole ? units : uint32_t(x.format.span(x.columns) / unit_values))};
+    const UnitsArguments arguments{x, problem.y.data, units, IndexDivisor(whole ? units : uint32_t(x.format.span(x.columns) / unit_values)),
+                                   problem.for_product};
     switch (problem.y.element) {
     case Element::bf16: return run_with_output<Element::bf16>(problem, arguments);
     case Element::fp16: return run_with_output<Element::fp16>(problem, arguments);
