@@ -11,6 +11,7 @@ namespace {
 constexpr double tile_overhead = 2500;      // first bytes, last sums, the store
 constexpr double exchange_overhead = 1200;  // of splits: two meetings of a cluster, and those who come late
 constexpr double teams_overhead = 600;      // the same within a block
+constexpr double turn_overhead = 3500;      // a launch before the product, even if it begins behind it
 constexpr int fewest_stages_per_split = 4;
 
 int64_t cluster_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens) {
@@ -59,14 +60,15 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
         return std::max({kernel.clocks, read, cached, alone});
     };
     const double loop = double(core::ceil_div(k_blocks, splits)) * block_time(active, tile.cluster);
+    const double before = kernel.turns_scales ? turn_overhead : 0;
     if (const int halved = halved_tiles(kernel, rows, tokens, k_blocks)) {
         const auto whole = double((tiles / tile.cluster - halved) * tile.cluster / slots);
         const double half = double(core::ceil_div(k_blocks, 2)) * block_time(4.0 * halved, 1);
-        return whole * (loop + tile_overhead) + half + tile_overhead + halves_exchange(tile);
+        return before + whole * (loop + tile_overhead) + half + tile_overhead + halves_exchange(tile);
     }
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;
-    return waves * (loop + overhead) + exchange(tile, splits) + (tile.teams > 1 ? teams_overhead : 0);
+    return before + waves * (loop + overhead) + exchange(tile, splits) + (tile.teams > 1 ? teams_overhead : 0);
 }
 
 bool fits_at_once(const HopperKernel& kernel, int64_t rows, int64_t tokens, int splits) {

@@ -58,10 +58,14 @@ void describe_tiles(const QuantizedView& weight, const HopperTile& tile, HopperA
     }
 }
 
+// Tokens of fewer bits than the tensor core multiplies: codes that become fp16, and int4 beside int4.
+bool is_widened(const FamilyTraits& kind, const Operand& x) {
+    return x.is_quantized && (kind.bytes == 2 || x.quantized.format.element == Element::int4);
+}
+
 // The workspace of the tokens, where they are not taken as they are; what else is needed stands behind them.
 int64_t token_workspace(const FamilyTraits& kind, const MatmulProblem& problem) {
-    const bool widened = problem.x.is_quantized && kind.bytes == 2, ordered = kind.weight == HopperWeight::byte_tiles;
-    if (!widened && !ordered && as_it_is(problem.x, kind.bytes)) return 0;
+    if (!is_widened(kind, problem.x) && as_it_is(problem.x, kind.bytes)) return 0;
     return core::ceil_div(core::checked_multiply(problem.m(), token_pitch(kind, problem), "workspace"), 256) * 256;
 }
 void* behind_tokens(HopperFamily family, const MatmulProblem& problem) {
@@ -137,34 +141,27 @@ bool describe_block_scales(const MatmulProblem& problem, const HopperTile& tile,
     return true;
 }
 
-// Tokens of 8 bits, or of int4 widened, in the order of codes in tiles.
-void order_for_nibbles(const MatmulProblem& problem, uint8_t* to, int64_t pitch, cudaStream_t stream) {
-    const QuantizedView& x = problem.x.quantized;
+// Tokens of int4 as bytes.
+void widen_tokens(const MatmulProblem& problem, uint8_t* to, int64_t pitch, cudaStream_t stream) {
+    const auto* codes = problem.x.quantized.codes;
+    if (problem.k() != pitch || reinterpret_cast<uintptr_t>(codes) % sizeof(uint2) != 0)
+        return launch_prepare<ptx::MmaInt8>(*problem.context, AnyMatrix(problem.x), to, pitch);
     const int64_t runs = problem.m() * pitch / 16;
-    const auto address = reinterpret_cast<uintptr_t>(x.codes);
-    const unsigned blocks = unsigned(core::ceil_div(runs, prepare_threads * ordered_runs_per_thread));
-    if (problem.k() == pitch && core::element_bits(x.format.element) == 8 && address % 16 == 0)
-        order_runs<<<blocks, prepare_threads, 0, stream>>>(reinterpret_cast<const uint4*>(x.codes), reinterpret_cast<uint4*>(to), runs);
-    else if (problem.k() == pitch && x.format.element == Element::int4 && address % 8 == 0)
-        order_runs<<<blocks, prepare_threads, 0, stream>>>(reinterpret_cast<const uint2*>(x.codes), reinterpret_cast<uint4*>(to), runs);
-    else
-        order_tokens<<<prepare_blocks(runs), prepare_threads, 0, stream>>>(AnyMatrix(problem.x), x.format.element == Element::fp8_e4m3, to,
-                                                                           pitch);
-    check_launch("order_tokens");
+    const unsigned blocks = unsigned(core::ceil_div(runs, prepare_threads * widened_runs_per_thread));
+    widen_runs<<<blocks, prepare_threads, 0, stream>>>(reinterpret_cast<const uint2*>(codes), reinterpret_cast<uint4*>(to), runs);
+    check_launch("widen_runs");
 }
 
 // Tokens the copy engine can read: as they are, or brought into aligned rows in the workspace.
 PlainMatrix prepare_tokens(const FamilyTraits& kind, const MatmulProblem& problem) {
-    const bool widened = problem.x.is_quantized && kind.bytes == 2;
-    const std::optional<PlainMatrix> plain = widened ? std::nullopt : as_it_is(problem.x, kind.bytes);
-    const bool ordered = kind.weight == HopperWeight::byte_tiles;
-    if (plain && !ordered) return *plain;
+    const bool widened = is_widened(kind, problem.x);
+    if (const std::optional<PlainMatrix> plain = widened ? std::nullopt : as_it_is(problem.x, kind.bytes)) return *plain;
     const PlainMatrix rows{problem.scratch, token_pitch(kind, problem)};
     auto* to = static_cast<uint8_t*>(problem.scratch);
     const core::Context& context = *problem.context;
     const cudaStream_t stream = stream_of(context);
-    if (ordered) {
-        order_for_nibbles(problem, to, rows.pitch, stream);
+    if (widened && kind.bytes == 1) {
+        widen_tokens(problem, to, rows.pitch, stream);
     } else if (widened) {
         const AnyMatrix tokens(problem.x);
         launch_prepare<ptx::MmaFp16>(context, scale_at_end(problem.x.quantized) ? tokens.without_scales() : tokens, to, rows.pitch);
@@ -220,10 +217,8 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     const PlainMatrix tokens = prepare_tokens(kind, problem);
     prepared |= problem.scratch && tokens.data == problem.scratch;
     if (family == HopperFamily::int1) describe_bits(family, problem, args), prepared = true;
-    // Tokens in another order end with all of their last 16.
-    const int64_t columns = kind.weight == HopperWeight::byte_tiles ? tokens.pitch : row_values(kind, problem);
     const auto token_map = [&](int box) {
-        return matrix_map(kind.map_type, kind.bytes, tokens.data, columns, problem.m(), tokens.pitch, box);
+        return matrix_map(kind.map_type, kind.bytes, tokens.data, row_values(kind, problem), problem.m(), tokens.pitch, box);
     };
     const int part = tile.tokens / tile.cluster, rest = int(problem.m() % part);
     args.tokens = token_map(part);

@@ -17,6 +17,7 @@ struct HopperKernel {
     // What a k block takes, in clocks of a multiprocessor (measured on an H200) and in bytes of the weight.
     double clocks = 0;
     int weight_bytes = 0;
+    bool turns_scales = false;  // of tokens, by a launch before
     // How many clusters of so many blocks the device holds at a time.
     int (*resident_clusters)(int cluster) = nullptr;
     // `blocks` of the grid in clusters of `cluster`. early: begins before the launch in front of it has ended.

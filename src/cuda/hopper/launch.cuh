@@ -62,6 +62,7 @@ HopperKernel hopper_kernel() {
     kernel.product_unit = C::Source::product_unit;
     kernel.clocks = C::clocks;
     kernel.weight_bytes = C::Source::template Tile<C::tile.rows, 1>::stage_bytes;
+    kernel.turns_scales = C::Source::token_groups && !warp_brings_scales(C::tile.tokens);
     kernel.resident_clusters = HopperLaunch<C>::resident_clusters;
     kernel.launch = HopperLaunch<C>::launch;
     return kernel;

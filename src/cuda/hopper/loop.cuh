@@ -366,8 +366,8 @@ private:
     }
 
     // While the tensor core works on one k block, the stage before goes back and the next one is loaded (decoded).
-    __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, Piece piece, int thread,
-                                         int first_block, Sums& sums) {
+    __device__ static void multiply_tile(const HopperArgs& args, Shared& shared, int group, At& at, Piece piece,
+                                         typename C::Source::Lane lane, int first_block, Sums& sums) {
         typename Weight::Fragment even, odd;
         typename Weight::Raw raw;
         At previous = at;
@@ -375,7 +375,7 @@ private:
         const auto fetch = [&](int k, int d) {  // d: the k block's place in its stage
             if (d == 0) shared.ring.wait_full(at);
             const int block = teams == 1 ? k : (team + (k - d) / tile.depth * teams) * tile.depth + d;
-            Weight::fetch(raw, shared.weight[at.stage][d], first_block, thread, piece.k_first * tile.depth + block, args);
+            Weight::fetch(raw, shared.weight[at.stage][d], first_block, lane, piece.k_first * tile.depth + block, args);
         };
         const auto step = [&](int k, int d, auto& now, auto& next) {
             const uint64_t tokens = ptx::wgmma_tile(shared.tokens[at.stage][d]);
@@ -423,8 +423,7 @@ private:
         const int inside = turned ? group * token_blocks * 64 : first_block * 64;
         At at;
         typename Board::At piece_at;
-        int thread = threadIdx.x % 128;
-        ptx::hold(thread);  // to ask for it anew in every k block takes longer
+        const auto lane = C::Source::lane_of(int(threadIdx.x % 128));
         uint32_t round = 0;
         if (tile.alternate && group == 1) at.advance(args.k_stages), piece_at.advance();
         if (teams > 1 && group >= groups_per_tile) at.advance();
@@ -440,7 +439,7 @@ private:
             else if constexpr (promoted)
                 multiply_promoted(args, shared, at, piece, row, first_block, sums);
             else
-                multiply_tile(args, shared, group, at, piece, thread, first_block, sums);
+                multiply_tile(args, shared, group, at, piece, lane, first_block, sums);
             if constexpr (tile.alternate) at.advance(args.k_stages);  // the other warpgroup's tile
             uint32_t mine = ~0u;                                      // units of the results
             if constexpr (teams > 1) mine = Exchange::add_teams(exchange_name, shared.tokens, group, sums);

@@ -110,51 +110,64 @@ private:
     __device__ static uint32_t bytes(uint32_t codes, uint32_t upper) { return __vabsdiffu4(codes, 0x08080808u) | (~upper & 0x80808080u); }
 };
 
-// int4 in tiles x int8 or fp8. The tokens of 16 columns are in the order in which a word has its nibbles (order_tokens). A k block is 128
-// values, two atoms. Grouped: a scale for every 128 (and more) values; else for a row, and sums of int8 are exact.
+// int4 in tiles x int8 or fp8. A k block is 128 values, two atoms. A fragment of bytes has four neighbouring columns where words of nibbles
+// have two pairs, eight columns apart: a thread reads the words of two lanes and takes half of each, and the tokens are as they are.
+// Grouped: a scale for every 128 (and more) values; else for a row, and sums of int8 are exact.
 template <class Kind_, bool Grouped, TileScales Scales>
 struct NibblesTimesBytes : SourceDefaults {
     using Kind = Kind_;
     using Bytes = NibbleBytes<Kind>;
     static constexpr bool promoted = Grouped, row_scales_in_tiles = !Grouped;
-    static constexpr float product_unit = Grouped ? 1.0f : 1.0f / Bytes::unit;
+    static constexpr float product_unit = 1.0f / Bytes::unit;
     static constexpr double decode_cost = 1.0;
+    static constexpr int atoms = 2, tile_bytes = atoms * core::tile_atom_bytes(4), scale_bytes = tile_scale_bytes(Scales);
+    struct Lane {
+        uint32_t words, scales;  // where they lie, from those of a warpgroup on
+        uint32_t taken;          // of two words: the bytes of columns 4t to 4t + 3
+    };
+    __device__ static Lane lane_of(int thread) {
+        const int lane = thread % 32, warp = thread / 32;
+        Lane found{uint32_t(warp * tile_bytes + (lane / 4 * 4 + lane % 2 * 2) * 16), uint32_t((warp * 16 + lane / 4 * 2) * scale_bytes),
+                   lane & 2 ? 0x7531u : 0x6420u};
+        ptx::hold(found.words), ptx::hold(found.scales), ptx::hold(found.taken);
+        return found;
+    }
     template <int Rows, int Blocks>
     struct Tile : RegisterFragments<Kind, Blocks> {
-        static constexpr int tiles = Rows / 16, atoms = 2, tile_bytes = atoms * core::tile_atom_bytes(4);
-        static constexpr int scales_at = tiles * tile_bytes;
-        static constexpr int stage_bytes = scales_at + (Grouped ? tiles * 16 * tile_scale_bytes(Scales) : 0);
+        static constexpr int tiles = Rows / 16, scales_at = tiles * tile_bytes;
+        static constexpr int stage_bytes = scales_at + (Grouped ? tiles * 16 * scale_bytes : 0);
         __device__ static void copy(uint8_t* stage, const HopperArgs& args, int row, int k_block, ptx::Barrier* full) {
             ptx::copy_box(stage, args.weight, 0, k_block * atoms, row / 16, full);
             if constexpr (Grouped) ptx::copy_box(stage + scales_at, args.scales, 0, args.group_of_block(k_block), row / 16, full);
         }
         __device__ static uint32_t copied_bytes(const HopperArgs&) { return uint32_t(stage_bytes); }
         struct Raw {
-            uint4 codes[Blocks][atoms];
+            uint4 codes[Blocks][atoms][2];
+            uint32_t taken;
             uint2 scale_bits[Blocks];  // of rows g and g + 8, as they lie there: what they stand for is found after they were waited for
         };
         struct RowScales {
-            int thread = threadIdx.x % 128;
-            __device__ RowScales(const HopperArgs&, int, int) { ptx::hold(thread); }
+            Lane lane = lane_of(threadIdx.x % 128);
+            __device__ RowScales(const HopperArgs&, int, int) {}
         };
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, RowScales& rows, int, const HopperArgs& args) {
-            fetch(raw, stage, first_block, rows.thread, 0, args);
+            fetch(raw, stage, first_block, rows.lane, 0, args);
         }
-        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int thread, int, const HopperArgs&) {
-            const int lane = thread % 32, warp = thread / 32;
+        __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, const Lane& lane, int, const HopperArgs&) {
             const uint32_t base = ptx::shared_address(stage);
+            raw.taken = lane.taken;
 #pragma unroll
             for (int block = 0; block < Blocks; ++block) {
-                const int tile = (first_block + block) * 4 + warp;
+                const uint32_t words = base + lane.words + uint32_t((first_block + block) * 4 * tile_bytes);
 #pragma unroll
-                for (int atom = 0; atom < atoms; ++atom)
-                    raw.codes[block][atom] = ptx::load_16(base + uint32_t(tile * tile_bytes + atom * core::tile_atom_bytes(4) + lane * 16));
+                for (int i = 0; i < atoms * 2; ++i)
+                    raw.codes[block][i / 2][i % 2] = ptx::load_16(words + uint32_t(i / 2 * core::tile_atom_bytes(4) + i % 2 * 16));
                 if constexpr (Grouped) {
-                    const auto place = uint32_t(tile * 16 + lane / 4 * 2);
-                    if constexpr (Scales == TileScales::halves)
-                        raw.scale_bits[block].x = ptx::load_4(base + scales_at + place * 2);
+                    const uint32_t scales = base + scales_at + lane.scales + uint32_t((first_block + block) * 64 * scale_bytes);
+                    if constexpr (scale_bytes == 2)
+                        raw.scale_bits[block].x = ptx::load_4(scales);
                     else
-                        raw.scale_bits[block] = ptx::load_8(base + scales_at + place * 4);
+                        raw.scale_bits[block] = ptx::load_8(scales);
                 }
             }
         }
@@ -164,12 +177,12 @@ struct NibblesTimesBytes : SourceDefaults {
             for (int block = 0; block < Blocks; ++block) {
                 const uint2 bits = raw.scale_bits[block];
                 float2 pair = make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
-                if constexpr (Scales == TileScales::halves) {
+                if constexpr (scale_bytes == 2) {
                     const float2 as_half = __half22float2(as_pair<__half2>(bits.x));
                     pair.x = half ? as_half.x : __uint_as_float(bits.x << 16);
                     pair.y = half ? as_half.y : __uint_as_float(bits.x & 0xffff0000u);
                 }
-                scales[block][0] = pair.x / Bytes::unit, scales[block][1] = pair.y / Bytes::unit;
+                scales[block][0] = pair.x, scales[block][1] = pair.y;
             }
         }
         __device__ static void decode(typename Tile::Fragment& fragment, const Raw& raw, const HopperArgs&) {
@@ -177,8 +190,10 @@ struct NibblesTimesBytes : SourceDefaults {
             for (int block = 0; block < Blocks; ++block)
 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
-                    const uint4& four = raw.codes[block][i / 4];
-                    const uint32_t word = i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+                    const auto word_of = [&](const uint4& four) {
+                        return i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+                    };
+                    const uint32_t word = __byte_perm(word_of(raw.codes[block][i / 4][0]), word_of(raw.codes[block][i / 4][1]), raw.taken);
                     fragment.a[block][i / 2][i % 2 * 2] = Bytes::low(word);
                     fragment.a[block][i / 2][i % 2 * 2 + 1] = Bytes::high(word);
                 }

@@ -2,8 +2,9 @@
 // registers. The main loop sees the same names in both:
 //     stage_bytes                of the weight in a k block
 //     copy                       brings a k block of the tile (one thread)
-//     Raw, fetch                 what a thread of a warpgroup reads of it from shared memory, before the tensor core is waited for; from
-//                                the warpgroup's first block of the tile on, and of this k block
+//     Lane, lane_of              what a thread of a warpgroup knows of its place, found out once: its number, or more
+//     Raw, fetch                 what it reads of a k block from shared memory, before the tensor core is waited for; from the warpgroup's
+//                                first block of the tile on
 //     Fragment, decode, keep     what it makes of that, after; `keep`: the registers belong to the tensor core up to here
 //     multiply                   one step, all of a warpgroup's blocks of 64 rows
 // Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which the main loop
@@ -20,6 +21,11 @@
 namespace lowbit::cuda {
 
 struct SourceDefaults {
+    using Lane = int;
+    __device__ static Lane lane_of(int thread) {
+        ptx::hold(thread);  // to ask for it anew in every k block takes longer
+        return thread;
+    }
     static constexpr bool promoted = false, token_groups = false, turned = false;
     static constexpr bool row_scales_in_tiles = false;  // the epilogue has them in the order of packed tiles
     static constexpr int few_groups = 2;
