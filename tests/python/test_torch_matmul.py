@@ -140,6 +140,27 @@ def test_integer_products_are_exact(device, x_format, w_format):
         assert torch.equal(y.cpu().long(), codes(x) @ codes(w).t())
 
 
+@pytest.mark.parametrize("k", [65536, 65552])
+@on_devices
+def test_largest_sums_of_rows(device, k):
+    """Zero points of tokens are taken off by the sums of the weight's rows; kernels keep these in few bytes where they fit."""
+    tokens = torch.tensor([[255, 0], [0, 255], [255, 255], [7, 200]] * 10)  # code, zero point
+    rows = torch.tensor([127, -128, 1, -1, 0, 77] * 12)
+    like_x = lowbit.quantize(torch.rand(40, k, device=device), "uint8:row:asym")
+    like_w = lowbit.quantize(torch.rand(72, k, device=device), "int8:row")
+    x = lowbit.QTensor(
+        tokens[:, :1].expand(40, k).contiguous().to(device, torch.uint8), torch.ones_like(like_x.scales),
+        tokens[:, 1:].to(like_x.zeros).reshape(like_x.zeros.shape), format=like_x.format, shape=like_x.shape,
+    )  # fmt: skip
+    w = lowbit.QTensor(
+        rows[:, None].expand(72, k).contiguous().to(device, torch.int8), torch.ones_like(like_w.scales), format=like_w.format, shape=like_w.shape
+    )
+    exact = (tokens[:, :1] - tokens[:, 1:]) * rows * k
+    for weight in (w, w.pack()):
+        assert torch.equal(lowbit.matmul(x, weight, out_dtype=torch.float32).cpu(), exact.float())
+        assert torch.equal(lowbit.matmul(x, weight, out_dtype=torch.bfloat16).cpu(), exact.float().bfloat16())
+
+
 @on_devices
 def test_int8_tensors_are_operands(device):
     random = torch.Generator().manual_seed(1)

@@ -146,7 +146,7 @@ struct ScaledBlocks : SourceDefaults {
                 ptx::copy_box(stage + halves_at, args.scales, 0, k_block * Factors::groups, tile, full);
             }
         }
-        __device__ static uint32_t copied_bytes(const HopperArgs&) { return stage_bytes; }
+        __device__ static uint32_t copied_bytes(const HopperArgs&, int) { return stage_bytes; }
 
         struct Raw {
             Codes codes[Blocks];

@@ -15,7 +15,8 @@ constexpr double turn_overhead = 3500;      // a launch before the product, even
 constexpr int fewest_stages_per_split = 4;
 
 int64_t cluster_tiles(const HopperKernel& kernel, int64_t rows, int64_t tokens) {
-    return core::ceil_div(rows, kernel.tile.rows * kernel.tile.cluster) * core::ceil_div(tokens, kernel.tile.tokens);
+    const HopperSides sides = kernel.sides(rows, tokens);
+    return core::ceil_div(sides.rows, kernel.tile.rows * kernel.tile.cluster) * core::ceil_div(sides.tokens, kernel.tile.tokens);
 }
 
 // Bytes of memory that so many blocks together read in a clock.
@@ -26,8 +27,11 @@ double memory_rate(double blocks) { return 2590.0 * blocks / (blocks + 12.0); }
 double cache_rate(bool throttled) { return throttled ? 7000 : 5800; }
 
 // Bytes of weight and tokens that a multiprocessor takes in in a clock, where all of the weight comes from memory (bf16, 64 tokens, 48
-// blocks).
-constexpr double block_rate = 52;
+// blocks), and where the cache has it and blocks share nothing (bf16, 256 tokens in tiles of 96 x 128).
+constexpr double block_rate = 52, cached_block_rate = 62;
+// The same for blocks that halve a tile, each with all of its rows and tokens, where they have had no tiles before (bf16, 256 tokens: 39 to
+// 48).
+constexpr double halves_rate = 46;
 
 // Bytes that a block sends to others of its cluster in a clock.
 double exchange_rate(int blocks) { return blocks <= 4 ? 10.0 : 6.5; }
@@ -49,17 +53,25 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     const int64_t slots = int64_t(std::max(kernel.resident_clusters(cluster), 1)) * cluster, blocks = tiles * splits;
     const auto active = double(std::min(slots, blocks)), waves = double(core::ceil_div(blocks, slots));
     // Tiles of other tokens find the weight in the cache; where clusters split K, about half of them do.
-    const auto token_tiles = double(core::ceil_div(tokens, tile.tokens)), readers = splits > 1 ? (1 + token_tiles) / 2 : token_tiles;
+    const int64_t tile_tokens = kernel.sides(tile.rows, tile.tokens).tokens;
+    const auto token_tiles = double(core::ceil_div(tokens, tile_tokens)), readers = splits > 1 ? (1 + token_tiles) / 2 : token_tiles;
     // The time of a k block, with so many blocks under way that share their tokens or not. Every weight is read from memory once, and from
     // the cache by the tiles of other tokens. Blocks that share wait for each other, which shows where memory is what they wait for.
     const auto block_time = [&](double active_blocks, int sharing) {
-        const double read = kernel.weight_bytes * active_blocks / memory_rate(active_blocks) / readers * (sharing > 1 ? 1.1 : 1.0);
+        const double shared = tile.tokens * 128.0 / sharing, weight = kernel.exchanged ? shared : kernel.weight_bytes;
+        const double read = weight * active_blocks / memory_rate(active_blocks) / readers * (sharing > 1 ? 1.1 : 1.0);
         const bool throttled = waves > 2 && read < kernel.clocks;
-        const double taken = kernel.weight_bytes + tile.tokens * 128.0 / sharing, cached = taken * active_blocks / cache_rate(throttled);
+        const double taken = kernel.weight_bytes + shared;
+        const double cached = tile.cluster == 1 ? taken / cached_block_rate
+                              : sharing == 1    ? taken / (waves == 1 ? halves_rate : cached_block_rate)
+                                                : taken * active_blocks / cache_rate(throttled);
         const double alone = token_tiles == 1 && !tile.alternate ? (kernel.weight_bytes + tile.tokens * 128.0) / block_rate : 0;
         return std::max({kernel.clocks, read, cached, alone});
     };
-    const double loop = double(core::ceil_div(k_blocks, splits)) * block_time(active, tile.cluster);
+    const auto loop_of = [&](double active_blocks) {
+        return double(core::ceil_div(k_blocks, splits)) * block_time(active_blocks, tile.cluster);
+    };
+    const double loop = loop_of(active);
     const double before = kernel.turns_scales ? turn_overhead : 0;
     if (const int halved = halved_tiles(kernel, rows, tokens, k_blocks)) {
         const auto whole = double((tiles / tile.cluster - halved) * tile.cluster / slots);
@@ -68,11 +80,14 @@ double cost(const HopperKernel& kernel, int64_t rows, int64_t tokens, int64_t k_
     }
     // Alternating warpgroups store while they multiply; only the last tile's store is seen.
     const double overhead = tile.alternate ? tile_overhead / waves : tile_overhead;
-    return before + waves * (loop + overhead) + exchange(tile, splits) + (tile.teams > 1 ? teams_overhead : 0);
+    const double last_loop = loop_of(double(blocks) - (waves - 1) * double(slots));
+    return before + (waves - 1) * loop + last_loop + waves * overhead + exchange(tile, splits) + (tile.teams > 1 ? teams_overhead : 0);
 }
 
 bool fits_at_once(const HopperKernel& kernel, int64_t rows, int64_t tokens, int splits) {
-    return core::ceil_div(rows, kernel.tile.rows) * core::ceil_div(tokens, kernel.tile.tokens) <= kernel.resident_clusters(splits);
+    const HopperSides sides = kernel.sides(rows, tokens);
+    return core::ceil_div(sides.rows, kernel.tile.rows) * core::ceil_div(sides.tokens, kernel.tile.tokens) <=
+           kernel.resident_clusters(splits);
 }
 
 }  // namespace

@@ -55,14 +55,16 @@ struct HopperSchedule {
 constexpr bool warp_brings_scales(int tile_tokens) { return tile_tokens <= 128; }
 
 struct HopperArgs {
-    CUtensorMap tokens, last_tokens, weight, scales, integers, output;  // integers: zero points, or the bytes of K types
+    CUtensorMap tokens, last_tokens, weight, last_weight, scales, integers, output;  // integers: zero points, or the bytes of K types
     HopperSchedule schedule;
     int k_stages = 0;
     int splits = 1;    // blocks of a cluster that share out K
     int halved = 0;    // of the last tiles of clusters: each goes to two clusters, whose blocks halve K
     int64_t rows = 0;  // of the weight
     int64_t token_count = 0;
-    int last_tokens_box = 0;   // of tokens, where the last block's part of them is not full
+    // Of tokens, where the last block's part of them is not full; of plain rows of the weight, likewise.
+    int last_tokens_box = 0, last_weight_box = 0;
+    int64_t weight_rows = 0;   // of what the loop takes for the weight
     bool store_boxes = false;  // results of 16 bits that the copy engine can store, and nothing but scales and a bias on the way
     // Weights in tiles: their scales, and which one a k block has.
     GroupScales group_scales;

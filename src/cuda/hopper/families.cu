@@ -240,6 +240,8 @@ HopperKernels any_kernels(HopperFamily family) {
     case HopperFamily::fp8_blocks: return hopper_fp8_blocks(true);
     case HopperFamily::tiles_int8_groups:
     case HopperFamily::tiles_fp8_groups: return hopper_tiles_int8_groups(Element::fp16);
+    case HopperFamily::int8_uint8: return hopper_int8_uint8();
+    case HopperFamily::int1: return hopper_int1();
     default: return hopper_bf16();
     }
 }
@@ -254,12 +256,13 @@ void add_hopper(core::Registry& registry) {
         for (size_t i = 0; i < kernels.size(); ++i) {
             if (!kernels[i].exists()) continue;
             const HopperTile& tile = kernels[i].tile;
+            const HopperSides size = kernels[i].sides(tile.rows, tile.tokens);
             core::Kernel<MatmulProblem> kernel;
             // Of two tiles of a size the one whose warpgroups alternate has the plain name.
             const bool together = !tile.alternate && std::any_of(kernels.begin(), kernels.end(), [&](const HopperKernel& other) {
                 return other.tile.alternate && other.tile.rows == tile.rows && other.tile.tokens == tile.tokens;
             });
-            kernel.name = core::join(kind.name, "_", tile.rows, "x", tile.tokens, together ? "_together" : "");
+            kernel.name = core::join(kind.name, "_", size.rows, "x", size.tokens, together ? "_together" : "");
             kernel.needs = "compute capability 9.0";
             kernel.supports = [=](const MatmulProblem& p) {
                 const std::string reason = hopper_reason_against(family, p);

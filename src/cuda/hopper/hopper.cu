@@ -26,6 +26,12 @@ bool can_store_boxes(const MatmulProblem& problem) {
            reinterpret_cast<uintptr_t>(y.data) % copy_alignment == 0 && (y.rows <= 1 || (y.row_stride * 2) % copy_alignment == 0) &&
            y.row_stride >= y.columns;
 }
+// Which corrections of a product fit into the terms that boxes are stored with.
+bool corrections_fit(HopperFamily family, int64_t k) {
+    if (family == HopperFamily::int1) return k <= most_bits_as_floats;
+    if (family == HopperFamily::int8_uint8) return k <= most_columns_of_row_sums;
+    return true;
+}
 
 // The terms of blocks: the fp16 numbers of a k block, and of K types the bytes of the half of a block that it lies in.
 void describe_terms(const QuantizedView& weight, const core::TileGrid& grid, int box_tiles, HopperArgs& args) {
@@ -192,8 +198,12 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     const HopperKernel& kernel = hopper_kernels_for(family, problem)[size_t(choice.kernel)];
     const HopperTile& tile = kernel.tile;
     HopperArgs args{};
+    struct Side : PlainMatrix {
+        int64_t rows = 0;
+    };
+    Side weight;            // in rows
     bool prepared = false;  // by a launch of this call
-    args.store_boxes = can_store_boxes(problem) && (family != HopperFamily::int1 || problem.k() <= most_bits_as_floats);
+    args.store_boxes = can_store_boxes(problem) && corrections_fit(family, problem.k());
     args.epilogue = epilogue_of(problem);
     args.epilogue.scale *= kernel.product_unit;
     if (problem.x.is_quantized && !problem.raw_integers() && scale_at_end(problem.x.quantized))
@@ -203,42 +213,45 @@ void run_hopper(HopperFamily family, const MatmulProblem& problem, HopperChoice 
     } else if (kind.weight == HopperWeight::byte_tiles) {
         describe_byte_tiles(family, problem, tile, args);
     } else {
-        const PlainMatrix weight = *as_it_is(problem.weight, kind.bytes);
-        args.weight =
-            kind.weight == HopperWeight::widened
-                ? matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows, 64)
-                : matrix_map(kind.map_type, kind.bytes, weight.data, row_values(kind, problem), problem.n(), weight.pitch, tile.rows);
+        weight = {*as_it_is(problem.weight, kind.bytes), problem.n()};
+        if (kind.weight == HopperWeight::widened)
+            args.weight = matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.data, problem.k(), problem.n(), weight.pitch, tile.rows, 64);
         if (family == HopperFamily::fp8_blocks)
             prepared |= describe_block_scales(problem, tile, args);
         else if (problem.weight.is_quantized && !problem.raw_integers())
             args.epilogue.row_scale[0] = constant_scale(problem.weight.quantized);
     }
     if (family == HopperFamily::int8_uint8) prepared |= describe_zero_points(family, problem, args);
-    const PlainMatrix tokens = prepare_tokens(kind, problem);
+    Side tokens{prepare_tokens(kind, problem), problem.m()};
     prepared |= problem.scratch && tokens.data == problem.scratch;
     if (family == HopperFamily::int1) describe_bits(family, problem, args), prepared = true;
-    const auto token_map = [&](int box) {
-        return matrix_map(kind.map_type, kind.bytes, tokens.data, row_values(kind, problem), problem.m(), tokens.pitch, box);
+    const auto map_of = [&](const Side& side, int box) {
+        return matrix_map(kind.map_type, kind.bytes, side.data, row_values(kind, problem), side.rows, side.pitch, box);
     };
-    const int part = tile.tokens / tile.cluster, rest = int(problem.m() % part);
-    args.tokens = token_map(part);
-    if (rest > 0) {
-        args.last_tokens_box = int(core::ceil_div(rest, 8)) * 8;  // whole atoms of the swizzle
-        args.last_tokens = token_map(args.last_tokens_box);
-    }
+    // In boxes, and one for what is left: whole atoms of the swizzle.
+    const auto describe_side = [&](const Side& side, int box, CUtensorMap& map, CUtensorMap& last_map, int& last_box) {
+        map = map_of(side, box);
+        last_box = int(core::ceil_div(side.rows % box, 8) * 8);
+        if (last_box > 0) last_map = map_of(side, last_box);
+    };
+    if (kernel.exchanged) std::swap(weight, tokens);
+    if (kind.weight == HopperWeight::rows)
+        describe_side(weight, tile.rows, args.weight, args.last_weight, args.last_weight_box), args.weight_rows = weight.rows;
+    describe_side(tokens, tile.tokens / tile.cluster, args.tokens, args.last_tokens, args.last_tokens_box);
     args.rows = problem.n(), args.token_count = problem.m();
     if (args.store_boxes) {
         const bool bf16 = problem.y.element == Element::bf16;
         const int64_t pitch =
             problem.y.rows > 1 ? problem.y.row_stride * 2 : core::ceil_div(problem.n() * 2, copy_alignment) * copy_alignment;
         args.output = matrix_map(bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, problem.y.data, problem.n(),
-                                 problem.m(), pitch, kernel.store_tokens);
+                                 problem.m(), pitch, kernel.store_tokens, kernel.store_rows * 2);
     }
     args.k_stages = int(core::ceil_div(k_blocks_of(kind, problem), tile.depth));
     args.splits = choice.splits;
     HopperSchedule& schedule = args.schedule;
-    schedule.row_tiles = int(core::ceil_div(problem.n(), tile.rows * tile.cluster));
-    schedule.token_tiles = int(core::ceil_div(problem.m(), tile.tokens));
+    const HopperSides sides = kernel.sides(problem.n(), problem.m());
+    schedule.row_tiles = int(core::ceil_div(sides.rows, tile.rows * tile.cluster));
+    schedule.token_tiles = int(core::ceil_div(sides.tokens, tile.tokens));
     const int cluster = std::max(tile.cluster, choice.splits), resident = kernel.resident_clusters(cluster);
     schedule.band = tile.cluster > 1 && schedule.count() <= resident ? 1 : std::min(8, schedule.token_tiles);
     args.halved = halved_tiles(kernel, problem.n(), problem.m(), k_blocks_of(kind, problem));

@@ -9,14 +9,20 @@
 
 namespace lowbit::cuda {
 
+// Of the loop: the problem's rows and tokens, or, where they have changed places, its tokens and rows.
+struct HopperSides {
+    int64_t rows, tokens;
+};
+
 struct HopperKernel {
     HopperTile tile;
-    int most_splits = 1, store_tokens = 0;  // tokens of a box of the output
+    bool exchanged = false;                                 // the sides have changed places: tile.rows are tokens
+    int most_splits = 1, store_rows = 0, store_tokens = 0;  // of a box of the output
     bool can_halve = false;
     float product_unit = 1.0f;  // what the products still have to be multiplied with
     // What a k block takes, in clocks of a multiprocessor (measured on an H200) and in bytes of the weight.
     double clocks = 0;
-    int weight_bytes = 0;
+    int weight_bytes = 0;       // of the loop's weight
     bool turns_scales = false;  // of tokens, by a launch before
     // How many clusters of so many blocks the device holds at a time.
     int (*resident_clusters)(int cluster) = nullptr;
@@ -24,6 +30,7 @@ struct HopperKernel {
     void (*launch)(const HopperArgs& args, int blocks, int cluster, bool early, const core::Context& context) = nullptr;
 
     bool exists() const { return launch != nullptr; }
+    HopperSides sides(int64_t rows, int64_t tokens) const { return exchanged ? HopperSides{tokens, rows} : HopperSides{rows, tokens}; }
 };
 
 using HopperKernels = std::span<const HopperKernel>;

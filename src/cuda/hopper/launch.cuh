@@ -58,7 +58,9 @@ HopperKernel hopper_kernel() {
     kernel.tile = C::tile;
     kernel.most_splits = Gemm::most_splits;
     kernel.can_halve = Gemm::can_halve;
-    kernel.store_tokens = store_pass_tokens;
+    kernel.exchanged = C::Source::exchanged;
+    kernel.store_rows = kernel.exchanged ? exchanged_pass_rows : 64;
+    kernel.store_tokens = kernel.exchanged ? exchanged_pass_tokens : store_pass_tokens;
     kernel.product_unit = C::Source::product_unit;
     kernel.clocks = C::clocks;
     kernel.weight_bytes = C::Source::template Tile<C::tile.rows, 1>::stage_bytes;
@@ -74,7 +76,8 @@ constexpr int stages_of(int depth, int boxes, int groups, int term_sets) {
     constexpr int limit = 232448, kilobyte = 1024, weight_bytes = Source::template Tile<Rows, 1>::stage_bytes;
     const int store_bytes = Source::turned ? int(sizeof(typename TurnedStore<1>::Staging)) : boxes * store_box_bytes;
     const int stage_bytes = depth * (Tokens * ptx::wgmma_row_bytes + weight_bytes) + (Source::token_groups ? Tokens * 4 : 0);
-    const int term_bytes = term_sets * int(sizeof(PieceTerms<Rows, Tokens, correction_of<typename Source::Kind>>));
+    constexpr int term_rows = Source::exchanged ? Tokens : Rows, term_tokens = Source::exchanged ? Rows : Tokens;
+    const int term_bytes = term_sets * int(sizeof(PieceTerms<term_rows, term_tokens, correction_of<typename Source::Kind>>));
     const int left = limit - Source::table_bytes - groups * store_bytes - term_bytes - (weight_bytes % kilobyte ? kilobyte : 0) - 256;
     return left / stage_bytes < 8 ? left / stage_bytes : 8;
 }
@@ -116,7 +119,7 @@ struct RowsKernels {
     struct Large {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 128, 256>(1, 2);
-        static constexpr double clocks = 1010 * pace<typename Source::Kind>;
+        static constexpr double clocks = 1020 * pace<typename Source::Kind>;
     };
     struct Square {
         using Source = Source_;
@@ -140,10 +143,23 @@ struct RowsKernels {
         static constexpr HopperTile tile = make_tile<Source, 192, 128>(1, 2, false, 3);
         static constexpr double clocks = 800 * pace<typename Source::Kind>;
     };
+    // With the sides exchanged the tensor core takes the weight's rows in any multiple of eight: for 128 tokens of weights whose rows make
+    // few tiles of 128.
+    struct Slim {
+        using Source = ExchangedRows<typename Source_::Kind>;
+        static constexpr HopperTile tile = make_tile<Source, 128, 96>(1, 1);
+        static constexpr double clocks = 410;
+    };
     static HopperKernels all() {
-        static const HopperKernel kernels[] = {hopper_kernel<Large>(), hopper_kernel<Square>(), hopper_kernel<Few>(),
-                                               hopper_kernel<Together>(), hopper_kernel<Three>()};
+        static const HopperKernel kernels[] = {hopper_kernel<Large>(),    hopper_kernel<Square>(), hopper_kernel<Few>(),
+                                               hopper_kernel<Together>(), hopper_kernel<Three>(),  slim()};
         return kernels;
+    }
+
+private:
+    static HopperKernel slim() {
+        if constexpr (correction_of<typename Source_::Kind> != Correction::bits) return hopper_kernel<Slim>();
+        return {};
     }
 };
 
@@ -153,7 +169,7 @@ struct SomeRowsKernels {
     using Rows = RowsKernels<Source>;
     static HopperKernels all() {
         static const HopperKernel kernels[] = {
-            hopper_kernel<typename Rows::Large>(), hopper_kernel<typename Rows::Square>(), hopper_kernel<typename Rows::Few>(), {}, {}};
+            hopper_kernel<typename Rows::Large>(), hopper_kernel<typename Rows::Square>(), hopper_kernel<typename Rows::Few>(), {}, {}, {}};
         return kernels;
     }
 };
@@ -185,19 +201,19 @@ struct TilesKernels {
     struct Middle {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 1);
-        static constexpr double clocks = 600 * Source::decode_cost;
+        static constexpr double clocks = Source::alternates ? 520 : 600 * Source::decode_cost;  // the shortest decoder hides
     };
     struct Three {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 192, 128>(1, 2, false, 3);
-        static constexpr double clocks = 880 * Source::decode_cost;
+        static constexpr double clocks = 870 * Source::decode_cost;
     };
     // Warpgroups that alternate: as fast as the wide tile where K is short, and better where that one's last wave leaves much of the chip
     // idle.
     struct Alternate {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 64, 256>(1, 2, true);
-        static constexpr double clocks = 520 * Source::decode_cost;
+        static constexpr double clocks = 525 * Source::decode_cost;
     };
     using Wide = typename RowsKernels<Source_>::Large;
     static HopperKernels all() {
@@ -298,14 +314,16 @@ private:
 // Parts and sums both take registers: tiles of half the size.
 template <class Source_>
 struct PromotedKernels {
+    // Between the products of a warpgroup and its next ones every instruction counts: two k blocks to a stage take fewer.
+    static constexpr int depth = Source_::template Tile<128, 1>::in_registers ? 2 : 1;
     struct Square {
         using Source = Source_;
-        static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 2);
+        static constexpr HopperTile tile = make_tile<Source, 128, 128>(depth, 2);
         static constexpr double clocks = 960;
     };
     struct Few {
         using Source = Source_;
-        static constexpr HopperTile tile = make_tile<Source, 128, 64>(1, 1);
+        static constexpr HopperTile tile = make_tile<Source, 128, 64>(depth, 1);
         static constexpr double clocks = 650;
     };
     static HopperKernels all() {

@@ -33,29 +33,36 @@ class HopperGemm {
     // Turned: the tokens are the 64-row operand, and a warpgroup has its share of them and all rows of the weight.
     static constexpr bool turned = C::Source::turned;
     static constexpr int token_blocks = tile.tokens / 64 / groups;  // of a warpgroup, then
+    // Exchanged: rows and tokens of the tile are the problem's tokens and rows.
+    static constexpr bool exchanged = C::Source::exchanged;
     // A thread has half as many sums of each block.
     static constexpr int blocks_per_group = turned ? 1 : tile.rows / 64 / groups_per_tile,
                          columns = turned ? token_blocks * tile.rows : tile.tokens;
     using Weight = typename C::Source::template Tile<tile.rows, blocks_per_group>;
     static constexpr bool promoted = C::Source::promoted, token_groups = C::Source::token_groups;
-    static_assert(!promoted || (!tile.alternate && tile.depth == 1));
+    static_assert(!promoted || (!tile.alternate && tile.depth <= (Weight::in_registers ? 2 : 1)));
     static constexpr bool scale_warp = token_groups && warp_brings_scales(tile.tokens);
     using Part = typename Kind::Accumulator;
     using Sum = std::conditional_t<promoted, float, Part>;
     using Sums = Sum[blocks_per_group][columns / 2];
     static_assert(!turned || (promoted && tile.rows == 128));
-    using Store = std::conditional_t<turned, TurnedStore<token_blocks>,
-                                     HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>>;
+    using PlainStore = HopperStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>;
+    using Store = std::conditional_t<
+        turned, TurnedStore<token_blocks>,
+        std::conditional_t<exchanged, ExchangedStore<Sum, blocks_per_group, tile.tokens, correction_of<Kind>, tile.boxes>, PlainStore>>;
+    static_assert(!exchanged || !promoted);
     static constexpr int exchange_name = 1 + groups * Store::names, table_name = exchange_name + 1;  // of barriers, behind the stores'
     static_assert(table_name < 16);
     using Exchange = HopperExchange<Sum, blocks_per_group, columns, groups, groups_per_tile, Store::units_of_pass>;
-    using Board = PieceBoard<PieceTerms<tile.rows, tile.tokens, correction_of<Kind>>, tile.term_sets>;
+    static constexpr int term_rows = exchanged ? tile.tokens : tile.rows, term_tokens = exchanged ? tile.rows : tile.tokens;
+    using Board = PieceBoard<PieceTerms<term_rows, term_tokens, correction_of<Kind>>, tile.term_sets>;
     using At = RingPlace<tile.stages>;
     static constexpr int block_k = ptx::wgmma_row_bytes / Kind::bytes, token_bytes = tile.tokens * ptx::wgmma_row_bytes;
 
 public:
     static constexpr int table_bytes = C::Source::table_bytes;  // before all else
     struct Shared {
+        static constexpr int depth = tile.depth;
         alignas(1024) uint8_t tokens[tile.stages][tile.depth][token_bytes];
         alignas(1024) uint8_t weight[tile.stages][tile.depth][Weight::stage_bytes];
         typename Store::Staging store[groups];
@@ -124,7 +131,8 @@ private:
             const Corner corner = Walk::corner_of(args, piece);
             // The copy engine takes longer for zeros than for tokens: the last part has a box of its own, and leaves what stood behind it
             // in the stage, whose products nobody stores.
-            const int tokens_there = int(smaller(args.token_count - corner.token, int64_t(tile.tokens)));
+            const int64_t token_count = exchanged ? args.rows : args.token_count;
+            const int tokens_there = int(smaller(token_count - corner.token, int64_t(tile.tokens)));
             const auto copied_from = [&](int first) {
                 const int left = tokens_there - first;
                 return left >= part ? part : left > 0 ? args.last_tokens_box : 0;
@@ -132,6 +140,9 @@ private:
             int copied = 0;
 #pragma unroll
             for (int first = 0; first < tile.tokens; first += part) copied += copied_from(first);
+            constexpr uint32_t scale_bytes = token_groups && !scale_warp ? tile.tokens * sizeof(float) : 0;
+            const uint32_t stage_bytes =
+                tile.depth * (uint32_t(copied * ptx::wgmma_row_bytes) + Weight::copied_bytes(args, corner.row)) + scale_bytes;
             const auto copy_tokens = [&](uint8_t* to, int first, int block, ptx::Barrier* full, bool to_all) {
                 const int count = copied_from(first);
                 if (count == 0) return;
@@ -146,9 +157,7 @@ private:
                 shared.ring.wait_empty(at);
                 if (ptx::elect_one()) {
                     ptx::Barrier* full = shared.ring.full + at.stage;
-                    constexpr uint32_t scale_bytes = token_groups && !scale_warp ? tile.tokens * sizeof(float) : 0;
-                    ptx::expect_bytes(
-                        full, uint32_t(tile.depth) * (uint32_t(copied * ptx::wgmma_row_bytes) + Weight::copied_bytes(args)) + scale_bytes);
+                    ptx::expect_bytes(full, stage_bytes);
                     if constexpr (scale_bytes > 0)
                         ptx::copy_run(shared.token_scales[at.stage], args.token_scales + k * args.token_scale_stride + corner.token,
                                       scale_bytes, full);
@@ -180,10 +189,11 @@ private:
             if constexpr (Rows) board.tell(at, corner);
             if (args.store_boxes) {
                 auto& terms = board.terms_to_bring(at);
+                const Corner here = exchanged ? Corner{corner.token, corner.row} : corner;
                 if constexpr (Rows)
-                    bring_row_terms<tile.rows, tile.tokens, correction_of<Kind>, C::Source::row_scales_in_tiles>(args, corner, terms);
+                    bring_row_terms<term_rows, term_tokens, correction_of<Kind>, C::Source::row_scales_in_tiles>(args, here, terms);
                 else
-                    bring_token_terms<tile.rows, tile.tokens, correction_of<Kind>>(args, corner, terms);
+                    bring_token_terms<term_rows, term_tokens, correction_of<Kind>>(args, here, terms);
                 board.terms_are_there(at);
             }
             at.advance();
@@ -228,10 +238,10 @@ private:
     using Block = OpenBlock<Weight, At, blocks_per_group>;
     using Blocks = OpenBlocks<Weight, At, Shared, blocks_per_group>;
 
-    // Asks the tensor core for the parts of an open block.
+    // Asks the tensor core for the parts of an open block, the d-th of its stage.
     template <class Parts>
-    __device__ static void start_parts(Shared& shared, const Block& block, Parts& parts) {
-        const uint64_t tokens = ptx::wgmma_tile(shared.tokens[block.place.stage][0]);
+    __device__ static void start_parts(Shared& shared, const Block& block, int d, Parts& parts) {
+        const uint64_t tokens = ptx::wgmma_tile(shared.tokens[block.place.stage][d]);
         ptx::wgmma_fence();
 #pragma unroll
         for (int s = 0; s < ptx::wgmma_steps_per_row; ++s)
@@ -257,8 +267,8 @@ private:
             shared.ring.template release<tile.cluster>(block.place);
         };
         const auto multiply = [&](Block& block, Parts& parts) {
-            blocks.decode(block);
-            start_parts(shared, block, parts);
+            blocks.decode(block, 0);
+            start_parts(shared, block, 0, parts);
         };
         multiply(even, even_parts);
         for (int k = 1;;) {
@@ -343,25 +353,29 @@ private:
         Part parts[1][tile.tokens / 2];
 #pragma unroll
         for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] = 0;
-        Blocks blocks(args, shared, at, row, first_block, piece.k_first, piece.k_count);
-        const auto step = [&](int k, Block& now, Block& next) {
-            start_parts(shared, now, parts);
-            if (k + 1 < piece.k_count) blocks.decode(next);
+        constexpr int last = tile.depth - 1;  // of a stage
+        const int k_blocks = piece.k_count * tile.depth;
+        Blocks blocks(args, shared, at, row, first_block, piece.k_first * tile.depth, k_blocks);
+        const auto step = [&](int k, int d, Block& now, Block& next) {
+            start_parts(shared, now, d, parts);
+            if (d < last || k + 1 < k_blocks) blocks.decode(next, last - d);
             ptx::wgmma_wait<0>();
             Weight::keep(now.fragment);
 #pragma unroll
             for (int i = 0; i < tile.tokens / 2; ++i) ptx::own(parts[0][i]);
-            __syncwarp();
-            shared.ring.template release<tile.cluster>(now.place);
+            if (d == last) {
+                __syncwarp();
+                shared.ring.template release<tile.cluster>(now.place);
+            }
 #pragma unroll
             for (int i = 0; i < tile.tokens / 2; ++i) sums[0][i] += float(parts[0][i]) * now.scales[0][i / 2 % 2];
         };
-        blocks.decode(even);
+        blocks.decode(even, 0);
         for (int k = 0;;) {
-            step(k, even, odd);
-            if (++k == piece.k_count) return;
-            step(k, odd, even);
-            if (++k == piece.k_count) return;
+            step(k, 0, even, odd);
+            if (++k == k_blocks && tile.depth == 1) return;
+            step(k, last, odd, even);
+            if (++k == k_blocks) return;
         }
     }
 

@@ -23,9 +23,9 @@ struct alignas(8) Corner {
 enum class Correction { none, zero_points, bits };
 
 template <class Kind>
-constexpr Correction correction_of = std::is_same_v<Kind, ptx::WgmmaInt8Uint8> ? Correction::zero_points
-                                     : std::is_same_v<Kind, ptx::WgmmaInt1>    ? Correction::bits
-                                                                               : Correction::none;
+constexpr Correction correction_of = std::is_base_of_v<ptx::WgmmaInt8Uint8, Kind> ? Correction::zero_points
+                                     : std::is_same_v<Kind, ptx::WgmmaInt1>       ? Correction::bits
+                                                                                  : Correction::none;
 
 // Terms of tokens lie in the order in which a thread of the store reads them: of every 32 tokens, those that one thread has (two of each
 // eight) are neighbours.
@@ -40,18 +40,41 @@ struct PlainTerms {
     float row_factor[Rows], row_bias[Rows];
 };
 // A product is corrected by a term of its row and one of its token.
-template <int Rows, int Tokens, class RowTerm, class TokenTerm>
+template <int Rows, int Tokens, template <int> class RowTerms, class TokenTerm>
 struct CorrectedTerms {
     alignas(16) float token_factor[Tokens];
     alignas(16) TokenTerm token_term[Tokens];
     float row_factor[Rows], row_bias[Rows];
-    RowTerm row_term[Rows];
+    RowTerms<Rows> row_terms;
+};
+template <int Rows>
+struct BitTerms {
+    float of[Rows];
+
+    __device__ void set(int row, float term) { of[row] = term; }
+    __device__ float at(int row) const { return of[row]; }
+};
+// Sums of int8 rows of up to this many columns, in three bytes: with four the tile 192x128 would have no room for its fifth stage.
+constexpr int64_t most_columns_of_row_sums = int64_t(1) << 16;
+template <int Rows>
+struct RowSums {
+    alignas(4) uint16_t low[Rows];
+    alignas(2) int8_t high[Rows];
+
+    __device__ void set(int row, int32_t sum) { low[row] = uint16_t(sum), high[row] = int8_t(sum >> 16); }
+    __device__ int32_t at(int row) const { return high[row] * 0x10000 + low[row]; }
+    // Of an even row and the next one.
+    __device__ int2 two_at(int row) const {
+        const auto lows = *reinterpret_cast<const ushort2*>(low + row);
+        const auto highs = *reinterpret_cast<const char2*>(high + row);
+        return {highs.x * 0x10000 + lows.x, highs.y * 0x10000 + lows.y};
+    }
 };
 template <int Rows, int Tokens, Correction Corrected>
 using PieceTerms =
     std::conditional_t<Corrected == Correction::none, PlainTerms<Rows, Tokens>,
-                       std::conditional_t<Corrected == Correction::zero_points, CorrectedTerms<Rows, Tokens, int32_t, uint8_t>,
-                                          CorrectedTerms<Rows, Tokens, float, float>>>;
+                       std::conditional_t<Corrected == Correction::zero_points, CorrectedTerms<Rows, Tokens, RowSums, uint8_t>,
+                                          CorrectedTerms<Rows, Tokens, BitTerms, float>>>;
 
 // A count of bits is an fp32 number as it stands, count * 2^-149: those around the smallest normal one count evenly. Two multiply-adds with
 // powers of two make the product of signs of it, 4 * count + row_term + token_term, exactly up to this many bits; beside the tensor core
@@ -139,8 +162,8 @@ __device__ inline void bring_row_terms(const HopperArgs& args, Corner corner, Pi
             terms.row_factor[row] = batch.scales[0][i] * batch.scales[1][i];
             if constexpr (InTiles) terms.row_factor[row] *= number_from_bits(args.group_scales.element, own[i]);
             terms.row_bias[row] = number_from_bits(e.bias.element, bias[i]);
-            if constexpr (Corrected == Correction::bits) terms.row_term[row] = float(-2 * sums[i]) * bits_row_unit;
-            if constexpr (Corrected == Correction::zero_points) terms.row_term[row] = sums[i];
+            if constexpr (Corrected == Correction::bits) terms.row_terms.set(row, float(-2 * sums[i]) * bits_row_unit);
+            if constexpr (Corrected == Correction::zero_points) terms.row_terms.set(row, sums[i]);
         }
     }
 }

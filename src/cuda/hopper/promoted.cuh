@@ -140,7 +140,7 @@ struct NibblesTimesBytes : SourceDefaults {
             ptx::copy_box(stage, args.weight, 0, k_block * atoms, row / 16, full);
             if constexpr (Grouped) ptx::copy_box(stage + scales_at, args.scales, 0, args.group_of_block(k_block), row / 16, full);
         }
-        __device__ static uint32_t copied_bytes(const HopperArgs&) { return uint32_t(stage_bytes); }
+        __device__ static uint32_t copied_bytes(const HopperArgs&, int) { return uint32_t(stage_bytes); }
         struct Raw {
             uint4 codes[Blocks][atoms][2];
             uint32_t taken;
@@ -222,22 +222,24 @@ public:
           k_(k_first),
           end_(k_first + k_count),
           rows_(args, row, k_first) {
-        if (Weight::in_registers) fetch();
+        if (Weight::in_registers) fetch(0);
     }
-    __device__ void decode(OpenBlock<Weight, At, Count>& block) {
-        if (!Weight::in_registers) fetch();
+    // The d-th of its stage.
+    __device__ void decode(OpenBlock<Weight, At, Count>& block, int d) {
+        if (!Weight::in_registers) fetch(d);
         Weight::decode(block.fragment, raw_, args_);
         Weight::read_scales(block.scales, raw_, args_);
         block.place = place_;
-        if (Weight::in_registers && k_ < end_) fetch();
+        constexpr int last = Shared::depth - 1;
+        if (Weight::in_registers && (d < last || k_ < end_)) fetch(last - d);
     }
 
 private:
-    __device__ void fetch() {
-        shared_.ring.wait_full(at_);
-        Weight::fetch(raw_, shared_.weight[at_.stage][0], first_block_, rows_, k_++, args_);
+    __device__ void fetch(int d) {
+        if (d == 0) shared_.ring.wait_full(at_);
+        Weight::fetch(raw_, shared_.weight[at_.stage][d], first_block_, rows_, k_++, args_);
         place_ = at_;
-        at_.advance();
+        if (d == Shared::depth - 1) at_.advance();
     }
 
     const HopperArgs& args_;

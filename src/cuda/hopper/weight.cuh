@@ -1,7 +1,7 @@
 // The 64-row operand: the weight's rows. Either they lie in shared memory as the tensor core takes them, or they are decoded into
 // registers. The main loop sees the same names in both:
 //     stage_bytes                of the weight in a k block
-//     copy                       brings a k block of the tile (one thread)
+//     copy, copied_bytes         bring a k block of the tile from this row on (one thread), and how much that is
 //     Lane, lane_of              what a thread of a warpgroup knows of its place, found out once: its number, or more
 //     Raw, fetch                 what it reads of a k block from shared memory, before the tensor core is waited for; from the warpgroup's
 //                                first block of the tile on
@@ -10,7 +10,8 @@
 // Sources that are `promoted` have scales that change from k block to k block: its products are parts of their own, which the main loop
 // adds to the sums. The epilogue multiplies all products by `product_unit`. With `token_groups` the tokens have such scales, too, which
 // come with the stage. `turned`: the tokens are the 64-row operand. A thread has two of them and many rows, and where those have one scale
-// it needs two numbers in place of many.
+// it needs two numbers in place of many. `exchanged`: the sides of the product have changed places. What this loop takes for the weight are
+// the problem's tokens, and the other way round; only the epilogue's terms and the store know.
 #pragma once
 #include "cuda/formats/bytes.cuh"
 #include "cuda/formats/small_numbers.cuh"
@@ -26,9 +27,10 @@ struct SourceDefaults {
         ptx::hold(thread);  // to ask for it anew in every k block takes longer
         return thread;
     }
-    static constexpr bool promoted = false, token_groups = false, turned = false;
+    static constexpr bool promoted = false, token_groups = false, turned = false, exchanged = false;
     static constexpr bool row_scales_in_tiles = false;  // the epilogue has them in the order of packed tiles
     static constexpr int few_groups = 2;
+    static constexpr bool alternates = false;  // as decoders say
     static constexpr float product_unit = 1.0f;
     static constexpr int table_bytes = 0;  // what decoding looks up, at the beginning of the block's shared memory
 };
@@ -65,9 +67,19 @@ struct PlainRows : SourceDefaults {
             uint64_t tile;
         };
         __device__ static void copy(uint8_t* stage, const HopperArgs& args, int row, int k_block, ptx::Barrier* full) {
-            ptx::copy_box(stage, args.weight, k_block * (ptx::wgmma_row_bytes / Kind::bytes), row, full);
+            const int count = rows_copied(args, row);
+            if (count > 0)
+                ptx::copy_box(stage, count == Rows ? args.weight : args.last_weight, k_block * (ptx::wgmma_row_bytes / Kind::bytes), row,
+                              full);
         }
-        __device__ static uint32_t copied_bytes(const HopperArgs&) { return stage_bytes; }
+        __device__ static uint32_t copied_bytes(const HopperArgs& args, int row) {
+            return uint32_t(rows_copied(args, row) * ptx::wgmma_row_bytes);
+        }
+        // The last ones in a box of just their size.
+        __device__ static int rows_copied(const HopperArgs& args, int row) {
+            const int64_t left = args.weight_rows - row;
+            return left >= Rows ? Rows : left > 0 ? args.last_weight_box : 0;
+        }
         using Raw = Fragment;
         __device__ static void fetch(Raw& raw, const uint8_t* stage, int first_block, int, int, const HopperArgs&) {
             raw.tile = ptx::wgmma_tile(stage + first_block * 64 * ptx::wgmma_row_bytes);
@@ -86,6 +98,13 @@ struct PlainRows : SourceDefaults {
     };
 };
 
+template <class Kind>
+using ExchangedKind = std::conditional_t<std::is_same_v<Kind, ptx::WgmmaInt8Uint8>, ptx::WgmmaUint8Int8, Kind>;
+template <class Kind>
+struct ExchangedRows : PlainRows<ExchangedKind<Kind>> {
+    static constexpr bool exchanged = true;
+};
+
 // Plain rows of 8 bits that become numbers of 16 in registers, exactly; their scales are the epilogue's. A k block is 64 bytes of a row.
 template <class Kind_, class Mma, Element E>
 struct WidenedRows : SourceDefaults {
@@ -99,7 +118,7 @@ struct WidenedRows : SourceDefaults {
         __device__ static void copy(uint8_t* stage, const HopperArgs& args, int row, int k_block, ptx::Barrier* full) {
             ptx::copy_box(stage, args.weight, k_block * row_bytes, row, full);
         }
-        __device__ static uint32_t copied_bytes(const HopperArgs&) { return stage_bytes; }
+        __device__ static uint32_t copied_bytes(const HopperArgs&, int) { return stage_bytes; }
         struct Raw {
             // Rows g and g + 8: columns 2t, 2t + 1, 2t + 8, 2t + 9 of a step; int8 as 2t, 2t + 8, 2t + 1, 2t + 9.
             uint32_t words[Blocks][ptx::wgmma_steps_per_row][2];
@@ -172,7 +191,7 @@ struct ScaledTiles : SourceDefaults {
             ptx::copy_box(stage + scales_at, args.scales, 0, group, row / 16, full);
             if (Decoder::zero_points && args.zero_bytes) ptx::copy_box(stage + zeros_at, args.integers, 0, group, row / 16, full);
         }
-        __device__ static uint32_t copied_bytes(const HopperArgs& args) {
+        __device__ static uint32_t copied_bytes(const HopperArgs& args, int) {
             return uint32_t(tiles * atom_bytes + args.scale_bytes + args.zero_bytes);
         }
 

@@ -33,6 +33,7 @@ struct WgmmaInt8Uint8 {  // B without sign
     using Accumulator = int32_t;
     static constexpr int bytes = 1;
 };
+struct WgmmaUint8Int8 : WgmmaInt8Uint8 {};  // A without sign
 struct WgmmaE4m3 {
     using Accumulator = float;
     static constexpr int bytes = 1;
@@ -89,6 +90,7 @@ struct Wgmma;
 // Lists of operands, by doubling: LOWBIT_TEXT_* are their places in the instruction, LOWBIT_LIST_* what stands there.
 #define LOWBIT_TEXT_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define LOWBIT_TEXT_32 LOWBIT_TEXT_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define LOWBIT_TEXT_48 LOWBIT_TEXT_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define LOWBIT_TEXT_64                                                                                                      \
     LOWBIT_TEXT_32                                                                                                          \
     ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60," \
@@ -101,6 +103,7 @@ struct Wgmma;
 #define LOWBIT_LIST_4(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
 #define LOWBIT_LIST_16(c, i) LOWBIT_LIST_4(c, i), LOWBIT_LIST_4(c, i + 4), LOWBIT_LIST_4(c, i + 8), LOWBIT_LIST_4(c, i + 12)
 #define LOWBIT_LIST_32(c, i) LOWBIT_LIST_16(c, i), LOWBIT_LIST_16(c, i + 16)
+#define LOWBIT_LIST_48(c, i) LOWBIT_LIST_32(c, i), LOWBIT_LIST_16(c, i + 32)
 #define LOWBIT_LIST_64(c, i) LOWBIT_LIST_32(c, i), LOWBIT_LIST_32(c, i + 32)
 #define LOWBIT_LIST_128(c, i) LOWBIT_LIST_64(c, i), LOWBIT_LIST_64(c, i + 64)
 
@@ -135,6 +138,7 @@ struct Wgmma;
     LOWBIT_WGMMA_ONE(WgmmaFp16, columns, count, "k16.f32.f16.f16", ", 1, 1, 0, 0", ", 1, 1, 0", "+f", __VA_ARGS__)   \
     LOWBIT_WGMMA_ONE(WgmmaInt8, columns, count, "k32.s32.s8.s8", "", "", "+r", __VA_ARGS__)                          \
     LOWBIT_WGMMA_ONE(WgmmaInt8Uint8, columns, count, "k32.s32.s8.u8", "", "", "+r", __VA_ARGS__)                     \
+    LOWBIT_WGMMA_ONE(WgmmaUint8Int8, columns, count, "k32.s32.u8.s8", "", "", "+r", __VA_ARGS__)                     \
     LOWBIT_WGMMA_ONE(WgmmaE4m3, columns, count, "k32.f32.e4m3.e4m3", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)          \
     LOWBIT_WGMMA_ONE(WgmmaE4m3E5m2, columns, count, "k32.f32.e4m3.e5m2", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)      \
     LOWBIT_WGMMA_ONE(WgmmaE5m2E4m3, columns, count, "k32.f32.e5m2.e4m3", ", 1, 1", ", 1, 1", "+f", __VA_ARGS__)      \
@@ -143,6 +147,7 @@ struct Wgmma;
 
 LOWBIT_WGMMA_KINDS(32, 16, 16, 17, 18, 19, 20, 21)
 LOWBIT_WGMMA_KINDS(64, 32, 32, 33, 34, 35, 36, 37)
+LOWBIT_WGMMA_KINDS(96, 48, 48, 49, 50, 51, 52, 53)
 LOWBIT_WGMMA_KINDS(128, 64, 64, 65, 66, 67, 68, 69)
 LOWBIT_WGMMA_KINDS(256, 128, 128, 129, 130, 131, 132, 133)
 
@@ -150,11 +155,13 @@ LOWBIT_WGMMA_KINDS(256, 128, 128, 129, 130, 131, 132, 133)
 #undef LOWBIT_WGMMA_ONE
 #undef LOWBIT_TEXT_16
 #undef LOWBIT_TEXT_32
+#undef LOWBIT_TEXT_48
 #undef LOWBIT_TEXT_64
 #undef LOWBIT_TEXT_128
 #undef LOWBIT_LIST_4
 #undef LOWBIT_LIST_16
 #undef LOWBIT_LIST_32
+#undef LOWBIT_LIST_48
 #undef LOWBIT_LIST_64
 #undef LOWBIT_LIST_128
 
