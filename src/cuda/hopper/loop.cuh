@@ -84,7 +84,7 @@ public:
         // The warp that copies makes the barriers, and begins at once where no other block's copies come into this one's stages.
         if (warp == groups * 4) {
             if (ptx::elect_one()) {
-                shared.ring.initialise(scale_warp ? 2 : 1, 4 * groups_per_tile * tile.cluster);
+                shared.ring.initialise(scale_warp ? 1 + 32 : 1, 4 * groups_per_tile * tile.cluster);
                 shared.turns.initialise();
                 shared.board.initialise(4 * (tile.alternate ? 1 : groups));
                 ptx::publish_barriers();
@@ -227,8 +227,7 @@ private:
                     shared.ring.wait_empty(at);
 #pragma unroll
                     for (int j = 0; j < per_lane; ++j) shared.token_scales[at.stage][lane + j * 32] = now[i][j];
-                    __syncwarp();
-                    if (lane == 0) ptx::arrive(shared.ring.full + at.stage);
+                    ptx::arrive(shared.ring.full + at.stage);  // every lane, as in PieceBoard::terms_are_there
                     at.advance();
                 }
             }

@@ -20,7 +20,7 @@ struct RingPlace {
     }
 };
 
-// full[s]:  complete with the bytes of the copies into stage s, and an arrival of every warp of this block that copies.
+// full[s]:  complete with the bytes of the copies into stage s, and an arrival of every thread of this block that brings something.
 // empty[s]: an arrival of every multiplying warp, of all blocks of the cluster that copy into this one's stages.
 template <int Stages>
 struct Ring {
