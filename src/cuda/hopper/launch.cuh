@@ -201,7 +201,7 @@ struct TilesKernels {
     struct Middle {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 128, 128>(1, 1);
-        static constexpr double clocks = Source::alternates ? 520 : 600 * Source::decode_cost;  // the shortest decoder hides
+        static constexpr double clocks = Source::hides_decoding ? 520 : 600 * Source::decode_cost;
     };
     struct Three {
         using Source = Source_;
@@ -289,7 +289,7 @@ struct IntegerKernels {
     struct Narrow {
         using Source = Source_;
         static constexpr HopperTile tile = make_tile<Source, 128, 64>(1, 1);
-        static constexpr double clocks = 320;
+        static constexpr double clocks = integers ? 320 : 370;
     };
     // Warpgroups that alternate, each with as many tokens as it has registers for: a store costs nothing. Only one of them decodes at a
     // time: for fp8 that takes too long.

@@ -30,7 +30,7 @@ struct SourceDefaults {
     static constexpr bool promoted = false, token_groups = false, turned = false, exchanged = false;
     static constexpr bool row_scales_in_tiles = false;  // the epilogue has them in the order of packed tiles
     static constexpr int few_groups = 2;
-    static constexpr bool alternates = false;  // as decoders say
+    static constexpr bool hides_decoding = false;  // behind a tile of 128 x 128, nearly all of it
     static constexpr float product_unit = 1.0f;
     static constexpr int table_bytes = 0;  // what decoding looks up, at the beginning of the block's shared memory
 };
@@ -175,7 +175,7 @@ struct ScaledTiles : SourceDefaults {
     using Kind = Kind_;
     static constexpr double decode_cost = Decoder::cost;
     static constexpr int few_groups = 4;
-    static constexpr bool alternates = Decoder::alternates;
+    static constexpr bool alternates = Decoder::alternates, hides_decoding = alternates && Groups == 1;
     static constexpr float product_unit = Decoder::product_unit;
     static constexpr int table_bytes = Decoder::table_bytes;
     __device__ static void fill_table(uint8_t* table, int thread, int threads) { Decoder::Table::fill(table, thread, threads); }
