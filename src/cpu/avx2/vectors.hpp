@@ -231,6 +231,11 @@ struct Avx2 {
         return _mm256_cvtepi32_ps(j < 7 ? _mm256_and_si256(nibbles<j>(codes), _mm256_set1_epi32(15)) : nibbles<j>(codes));
     }
 
+    // The first lanes of both, or the second ones.
+    template <int odd>
+    static Bytes every_second_lane(Bytes a, Bytes b) {
+        return _mm256_permute2x128_si256(a, b, odd ? 0x31 : 0x20);
+    }
     static Bytes load_run(const uint8_t* p, int) { return load_int(p); }
     // Bits move down by `places`; those that stay in their byte are right.
     template <int places, int>

@@ -231,6 +231,11 @@ struct Avx512 {
         return _mm512_permutexvar_ps(nibbles<j>(codes), digits);
     }
 
+    // Lanes 0 and 2 of both, or 1 and 3.
+    template <int odd>
+    static Bytes every_second_lane(Bytes a, Bytes b) {
+        return _mm512_shuffle_i64x2(a, b, odd ? 0xdd : 0x88);
+    }
     // 32 bytes, in both halves.
     static Bytes load_run(const uint8_t* p, int) { return _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
     // Bits move down by `first` places in the first half and by `second` in the second; those that stay in their byte are right.
@@ -256,6 +261,28 @@ struct Avx512 {
         const __m512 factors = _mm512_permutexvar_ps(_mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0),
                                                      _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(int(halves)))));
         store(out, mul(_mm512_cvtepi32_ps(is_signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes)), factors));
+    }
+    // The eight scales and eight minimums of a block of q4_k or q5_k in each of four rows, times the two fp16 numbers in front of them. Of
+    // 12 bytes, words a b c, the lower six bits of a and b are the first four of each; the others have four bits in c, two in a or b.
+    static void affine_numbers(const uint8_t* p, int64_t stride, float* const (&out)[4]) {
+        const __m512i blocks = gather_lanes(p, stride);
+        const auto in_lanes = [](int64_t last, int64_t first) { return _mm512_broadcast_i32x4(_mm_set_epi64x(last, first)); };
+        const __m512i words = _mm512_shuffle_epi8(blocks, in_lanes(0x0f0e0d0c0b0a0908, 0x0f0e0d0c07060504));
+        const __m512i upper = _mm512_maskz_shuffle_epi8(0xf0f0f0f0f0f0f0f0, blocks, in_lanes(0x0b0a090800000000, 0x0706050400000000));
+        const __m512i low =
+            _mm512_and_si512(_mm512_srlv_epi32(words, in_lanes(int64_t(4) << 32, 0)), in_lanes(0x0f0f0f0f3f3f3f3f, 0x0f0f0f0f3f3f3f3f));
+        const __m512i bytes = merge(low, _mm512_srli_epi32(upper, 2), 0x30);
+        const __m512i first_words = _mm512_permutexvar_epi32(_mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0), blocks);
+        const __m512 halves = _mm512_castps256_ps512(_mm256_cvtph_ps(_mm512_castsi512_si128(first_words)));
+        const auto row = [&]<int r>(const __m128i codes) {
+            constexpr int a = 2 * r, b = 2 * r + 1;
+            const __m512 factors = _mm512_permutexvar_ps(_mm512_set_epi32(b, b, b, b, b, b, b, b, a, a, a, a, a, a, a, a), halves);
+            store(out[r], mul(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes)), factors));
+        };
+        row.template operator()<0>(_mm512_castsi512_si128(bytes));
+        row.template operator()<1>(_mm512_extracti32x4_epi32(bytes, 1));
+        row.template operator()<2>(_mm512_extracti32x4_epi32(bytes, 2));
+        row.template operator()<3>(_mm512_extracti32x4_epi32(bytes, 3));
     }
     // Each lane filled with one of 16 numbers.
     template <auto lane>

@@ -193,6 +193,11 @@ struct Portable {
         return __builtin_convertvector(Int(Unsigned(codes) >> 4 * j & 15), Float);
     }
 
+    // There is one lane: all of a, or of b.
+    template <int odd>
+    static Bytes every_second_lane(Bytes a, Bytes b) {
+        return odd ? b : a;
+    }
     // The 16 bytes of a run of 32 that belong to a chunk.
     static Bytes load_run(const uint8_t* p, int chunk) { return load_bytes(p + chunk % 2 * 16); }
     // Bits move down by `places`; those that stay in their byte are right.

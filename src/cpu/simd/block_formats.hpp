@@ -31,6 +31,8 @@ template <class S>
 struct BlockCodes {
     typename S::Bytes low, high;
     typename S::Bytes packed = {};  // formats of nibbles: both in one byte
+
+    [[gnu::always_inline]] typename S::Bytes of(int half) const { return half ? high : low; }
 };
 
 inline uint32_t load_word(const uint8_t* p) {
@@ -61,6 +63,7 @@ struct BlockFormat {
     static constexpr int group = 32;              // values that a minimum covers
     static constexpr float minimum_sign = -1.0f;  // value = scale * code - minimum
     static constexpr bool has_numbers = false;    // Terms are 16 numbers: a scale for each of eight groups of 32, and a minimum
+    static constexpr bool paired = false;         // steps 2 i and 2 i + 1 have the two sixteens of the same groups
 };
 
 // Indices of the numbers of a step: its sixteens, or pairs of them.
@@ -72,16 +75,18 @@ constexpr LaneIndices lane_indices() {
 }
 
 // q4_k and q5_k: 32 bytes hold the nibbles of 64 values, the second 32 in their high halves; eight scales and minimums of 6 bits.
+// q4_k is paired: lanes 0, 2, .. of two steps' bytes come first, the others second.
 template <class S, Element type>
 struct AffineBlock : BlockFormat<type, 0> {
     static constexpr int64_t unit_blocks = 1;
     static constexpr int steps = 8 / S::lanes;
     static constexpr int nibbles_at = type == Element::q4_k ? 16 : 48;
     static constexpr bool has_numbers = true;
+    static constexpr bool paired = type == Element::q4_k;
 
     // The number of a sub-block: chunk / 2 * 2 + half.
     static constexpr int sixteen(int step, int half, int lane) {
-        const int chunk = step * S::lanes + lane;
+        const int chunk = paired ? step / 2 * 2 * S::lanes + 2 * lane + step % 2 : step * S::lanes + lane;
         return chunk / 2 * 4 + chunk % 2 + 2 * half;
     }
 
@@ -96,6 +101,11 @@ struct AffineBlock : BlockFormat<type, 0> {
                                        join_words(b & six, (c >> 4 & four) | (b >> 2 & upper_two)), load_word(block), terms.numbers);
         return terms;
     }
+    // Of four rows at once, where vectors hold the first 16 bytes of four blocks.
+    static void terms(const uint8_t* block, int64_t stride, Terms (&terms)[4]) requires(S::lanes == 4) {
+        float* numbers[4] = {terms[0].numbers, terms[1].numbers, terms[2].numbers, terms[3].numbers};
+        S::affine_numbers(block, stride, numbers);
+    }
     template <int step, int half>
     static typename S::Float scale(const Terms& terms) {
         return S::template spread<lane_indices<AffineBlock, S::lanes, step, half, 2>()>(terms.numbers);
@@ -108,7 +118,12 @@ struct AffineBlock : BlockFormat<type, 0> {
 
     template <int step>
     static BlockCodes<S> packed_codes(const uint8_t* block) {
-        const typename S::Bytes packed = S::load_bytes(block + nibbles_at + step * 16 * S::lanes);
+        const auto load = [&](int which) { return S::load_bytes(block + nibbles_at + which * 16 * S::lanes); };
+        typename S::Bytes packed;
+        if constexpr (paired)
+            packed = S::template every_second_lane<step % 2>(load(step / 2 * 2), load(step / 2 * 2 + 1));
+        else
+            packed = load(step);
         return {S::low_nibbles(packed), S::high_nibbles(packed), packed};
     }
 };

@@ -189,7 +189,7 @@ struct IntegerUnit {
                 const typename S::Bytes token_codes = S::load_bytes(x->halves[step][half].codes);
 #pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) {
-                    const typename S::Int dot = S::dot_codes(typename S::Int{}, half ? codes[r].high : codes[r].low, token_codes);
+                    const typename S::Int dot = S::dot_codes(typename S::Int{}, codes[r].of(half), token_codes);
                     sums[r][0] = S::fma(S::convert(dot), scales[r], sums[r][0]);
                 }
                 return;
@@ -202,9 +202,26 @@ struct IntegerUnit {
                 const typename S::Float token_scales = S::load(token.scales);
 #pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) {
-                    const typename S::Int dot = S::dot_codes(start, half ? codes[r].high : codes[r].low, token_codes);
+                    const typename S::Int dot = S::dot_codes(start, codes[r].of(half), token_codes);
                     sums[r][t] = S::fma(S::scaled_dot(dot, scales[r]), token_scales, sums[r][t]);
                 }
+            }
+        });
+    }
+
+    // One token and both steps of a pair: products of the same groups are added as integers.
+    template <int step, int Rows>
+    [[gnu::always_inline]] static void add_pair(const IntegerUnit* x, const BlockCodes<S> (&first)[Rows],
+                                                const BlockCodes<S> (&second)[Rows], const typename Format::Terms (&terms)[Rows],
+                                                typename S::Float (&sums)[Rows][1]) {
+        unrolled<2>([&]<int half>() __attribute__((always_inline)) {
+            const typename S::Bytes first_token = S::load_bytes(x->halves[step][half].codes);
+            const typename S::Bytes second_token = S::load_bytes(x->halves[step + 1][half].codes);
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) {
+                const typename S::Int dot =
+                    S::dot_nibbles(typename S::Int{}, first[r].of(half), second[r].of(half), first_token, second_token);
+                sums[r][0] = S::fma(S::convert(dot), Format::template scale<step, half>(terms[r]), sums[r][0]);
             }
         });
     }
@@ -256,17 +273,27 @@ struct BlockProduct {
         const Stream stream{weight.row_stride, Rows};
         const uint8_t* bytes = weight.codes + row * weight.row_stride + unit * unit_bytes<Format>;
         typename Format::Terms terms[Rows];
+        constexpr bool rows_together = requires { Format::terms(bytes, weight.row_stride, terms); };
+        if constexpr (rows_together) Format::terms(bytes, weight.row_stride, terms);
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             stream.prefetch_ahead(weight.codes + (row + r) * weight.row_stride, unit * unit_bytes<Format>, unit_bytes<Format>);
-            terms[r] = Format::terms(bytes + r * weight.row_stride, blocks);
+            if constexpr (!rows_together) terms[r] = Format::terms(bytes + r * weight.row_stride, blocks);
             if constexpr (Unit::template multiplies_numbers<Tokens>) tokens->factors.multiply(terms[r]);
         }
-        unrolled<Format::steps>([&]<int step>() __attribute__((always_inline)) {
-            BlockCodes<S> codes[Rows];
+        constexpr bool pairs = Format::paired && Unit::template multiplies_numbers<Tokens>;
+        unrolled<Format::steps / (pairs ? 2 : 1)>([&]<int i>() __attribute__((always_inline)) {
+            constexpr int step = pairs ? 2 * i : i;
+            BlockCodes<S> codes[Rows], next[Rows];
 #pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) codes[r] = Format::template codes<step>(bytes + r * weight.row_stride, blocks);
-            Unit::template add_step<step>(tokens, codes, terms, sums);
+            for (int r = 0; r < Rows; ++r) {
+                codes[r] = Format::template codes<step>(bytes + r * weight.row_stride, blocks);
+                if constexpr (pairs) next[r] = Format::template codes<step + 1>(bytes + r * weight.row_stride, blocks);
+            }
+            if constexpr (pairs)
+                Unit::template add_pair<step>(tokens, codes, next, terms, sums);
+            else
+                Unit::template add_step<step>(tokens, codes, terms, sums);
         });
         if constexpr (Format::minimum_vectors > 0) add_minimums(terms, tokens, sums);
     }
