@@ -26,6 +26,8 @@ MANY_WEIGHTS = ((28672, 4096), (6144, 4096), (4096, 14336), (8192, 28672))
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 CONVERSIONS = ((16384, 8192), (16, 4096))  # tokens, inputs
 
+LARGE_BITS = 16384  # tokens, outputs, inputs: as many bits as keep the tensor core busy
+
 QUICK_WEIGHTS = ((28672, 4096),)
 QUICK_TOKENS = (1, 16, 4096)
 
@@ -73,6 +75,8 @@ def select(quick: bool = False, only: str | None = None, shapes: list[tuple[int,
     """In the order in which they run. shapes: m, n, k in place of the usual ones, for matmul and (m, k) for conversions."""
     conversions = [(m, k) for m, _, k in shapes] if shapes else CONVERSIONS
     found = _products_of(shapes) if shapes else _usual_products(quick)
+    if not shapes and not quick:
+        found.append(Case("matmul", "int1:row", "int1:row", LARGE_BITS, LARGE_BITS, LARGE_BITS))
     found += [
         Case(op, format, "bf16", m, k, k) for m, k in dict.fromkeys(conversions) for op in ("quantize", "dequantize")
         for format in CONVERSION_FORMATS

@@ -61,10 +61,11 @@ def test_tables_are_made_of_the_rows_they_name(tmp_path):
 
 def test_default_rows():
     found = cases.select()
-    assert len(found) == len(set(found)) == 13 * 6 * 5 + 27 * 4 * 7 + 2 * 5 * 2
-    assert {case.m for case in found if case.op == "matmul"} == {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096}
+    assert len(found) == len(set(found)) == 13 * 6 * 5 + 27 * 4 * 7 + 1 + 2 * 5 * 2
+    assert {case.m for case in found if case.op == "matmul"} == {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384}
+    assert "matmul int1:row int1:row 16384x16384x16384" in map(str, found)
     for case in found:
-        if case.op == "matmul":
+        if case.op == "matmul" and case.m != cases.LARGE_BITS:
             few = case.m <= cases.FEW_TOKENS
             assert (case.n, case.k) in (cases.FEW_WEIGHTS if few else cases.MANY_WEIGHTS)
             assert (case.format, case.activation) in (cases.FEW_FORMATS if few else cases.MANY_FORMATS)
