@@ -3,6 +3,7 @@
 
 #include "cuda/devices.hpp"
 #include "cuda/gemm/gemm.hpp"
+#include "cuda/hopper/config.cuh"
 #include "cuda/launch.cuh"
 
 namespace lowbit::cuda {
@@ -248,6 +249,15 @@ HopperKernels any_kernels(HopperFamily family) {
 
 }  // namespace
 
+std::string tile_name(HopperKernels kernels, size_t index) {
+    const HopperTile& tile = kernels[index].tile;
+    const HopperSides size = kernels[index].sides(tile.rows, tile.tokens);
+    const bool together = !tile.alternate && std::any_of(kernels.begin(), kernels.end(), [&](const HopperKernel& other) {
+        return other.tile.alternate && other.tile.rows == tile.rows && other.tile.tokens == tile.tokens;
+    });
+    return core::join(size.rows, "x", size.tokens, together ? "_together" : "");
+}
+
 void add_hopper(core::Registry& registry) {
     for (const HopperFamily family : families) {
         const FamilyTraits kind = traits(family);
@@ -255,14 +265,8 @@ void add_hopper(core::Registry& registry) {
         const HopperKernels kernels = any_kernels(family);
         for (size_t i = 0; i < kernels.size(); ++i) {
             if (!kernels[i].exists()) continue;
-            const HopperTile& tile = kernels[i].tile;
-            const HopperSides size = kernels[i].sides(tile.rows, tile.tokens);
             core::Kernel<MatmulProblem> kernel;
-            // Of two tiles of a size the one whose warpgroups alternate has the plain name.
-            const bool together = !tile.alternate && std::any_of(kernels.begin(), kernels.end(), [&](const HopperKernel& other) {
-                return other.tile.alternate && other.tile.rows == tile.rows && other.tile.tokens == tile.tokens;
-            });
-            kernel.name = core::join(kind.name, "_", size.rows, "x", size.tokens, together ? "_together" : "");
+            kernel.name = core::join(kind.name, "_", tile_name(kernels, i));
             kernel.needs = "compute capability 9.0";
             kernel.supports = [=](const MatmulProblem& p) {
                 const std::string reason = hopper_reason_against(family, p);

@@ -2,12 +2,15 @@
 // have the same tiles in the same places; types that few models have lack some of them.
 #pragma once
 #include <span>
+#include <string>
 
 #include "core/context.hpp"
 #include "core/format.hpp"
-#include "cuda/hopper/config.cuh"
+#include "cuda/hopper/tile.hpp"
 
 namespace lowbit::cuda {
+
+struct HopperArgs;
 
 // Of the loop: the problem's rows and tokens, or, where they have changed places, its tokens and rows.
 struct HopperSides {
@@ -34,6 +37,9 @@ struct HopperKernel {
 };
 
 using HopperKernels = std::span<const HopperKernel>;
+
+// "128x256": rows and tokens. Of two tiles of a size the one whose warpgroups alternate has that name, the other is "128x128_together".
+std::string tile_name(HopperKernels kernels, size_t index);
 
 HopperKernels hopper_bf16();
 HopperKernels hopper_fp16();
