@@ -31,7 +31,7 @@ template <class Sum>
 void Finisher::store_any(const Piece& piece, const Sum* sums) const {
     const core::Tensor& y = problem_.y;
     const bool plain = problem_.epilogue.activation == Activation::none && problem_.epilogue.beta == 0.0f;
-    if (has_lines<Sum>() && y.element == Element::fp32 && y.column_stride == 1 && plain)
+    if ((has_lines<Sum>() || piece.by_tokens) && y.element == Element::fp32 && y.column_stride == 1 && plain)
         return load_lines(piece, 0, piece.rows, 0, piece.tokens, sums,
                           static_cast<float*>(y.data) + y.offset(piece.first_token, piece.first_row), y.row_stride);
     alignas(64) float lines[height * width];
@@ -59,15 +59,18 @@ void Finisher::load_lines(const Piece& piece, int64_t row, int64_t rows, int64_t
     const int64_t stride = piece.stride();
     const LineFactors factors{token_factor_.data() + piece.first_token + token, row_factor_.data() + piece.first_row + row,
                               bias_.data() + piece.first_row + row};
-    sums += row * stride + token;
+    sums += piece.index(row, token);
     if constexpr (std::is_same_v<Sum, int32_t>) {
-        if (isa_.int_lines) return isa_.int_lines(sums, stride, rows, tokens, factors, lines, line_stride);
+        if (isa_.int_lines && !piece.by_tokens) return isa_.int_lines(sums, stride, rows, tokens, factors, lines, line_stride);
     } else {
-        if (isa_.float_lines) return isa_.float_lines(sums, stride, rows, tokens, factors, lines, line_stride);
+        if (isa_.float_lines && !piece.by_tokens) return isa_.float_lines(sums, stride, rows, tokens, factors, lines, line_stride);
     }
     for (int64_t t = 0; t < tokens; ++t) {
         float* line = lines + t * line_stride;
-        for (int64_t r = 0; r < rows; ++r) line[r] = float(sums[r * stride + t]);
+        if (piece.by_tokens)
+            for (int64_t r = 0; r < rows; ++r) line[r] = float(sums[t * stride + r]);
+        else
+            for (int64_t r = 0; r < rows; ++r) line[r] = float(sums[r * stride + t]);
         for (int64_t r = 0; r < rows; ++r) line[r] = line[r] * factors.tokens[t] * factors.rows[r] + factors.bias[r];
     }
 }

@@ -21,13 +21,16 @@ public:
     struct Piece {
         int64_t first_row = 0, rows = 0;  // of the weight
         int64_t first_token = 0, tokens = 0;
+        bool by_tokens = false;  // sums[token][row] instead of sums[row][token]
 
         // Rows of sums lie an odd number of cache lines apart: a column of them would otherwise crowd into a few sets of the cache.
-        int64_t stride() const { return tokens <= 16 ? tokens : ((tokens + 15) / 16 | 1) * 16; }
-        size_t sums() const { return size_t(rows * stride()); }
+        int64_t stride() const { return by_tokens ? padded_rows() + 16 : tokens <= 16 ? tokens : ((tokens + 15) / 16 | 1) * 16; }
+        int64_t index(int64_t row, int64_t token) const { return by_tokens ? token * stride() + row : row * stride() + token; }
+        size_t sums() const { return size_t((by_tokens ? tokens : rows) * stride()); }
+        int64_t padded_rows() const { return (rows + slab_rows - 1) / slab_rows * slab_rows; }
     };
 
-    // sums[row][token] of a piece; rows lie piece.stride() apart.
+    // sums[row][token] of a piece, or [token][row]; the outer ones lie piece.stride() apart.
     void store(const Piece& piece, const float* sums) const { store_any(piece, sums); }
     void store(const Piece& piece, const int32_t* sums) const { store_any(piece, sums); }
 

@@ -56,13 +56,27 @@ struct FloatTokens {
     int bf16_parts = 3;               // every value is the sum of at most so many bf16 numbers
 };
 
+// Codes of any type that SlabLoop takes: running codes in groups, or GGML blocks.
+struct CodedWeight {
+    Element element = Element::int8;
+    const uint8_t* codes = nullptr;
+    int64_t row_stride = 0;
+    int64_t rows = 0, columns = 0;
+    int64_t block_bytes = 0;        // 0: codes run on
+    int64_t group = 0;              // running codes: values per scale, a multiple of 16, or >= columns
+    const float* scales = nullptr;  // as above
+    const float* zeros = nullptr;
+    int64_t scale_stride = 0;
+};
+
 // Tokens in blocks of 32 int8 with one scale each (q8_1 and q8_0, taken apart).
 struct BlockTokens {
     const int8_t* codes = nullptr;  // [token][columns]
     const float* scales = nullptr;  // [token][columns / 32]
     const int32_t* sums = nullptr;  // [token][columns / 32]: sum of the block's codes
     int64_t tokens = 0;
-    int64_t columns = 0;  // a multiple of 32
+    int64_t columns = 0;     // a multiple of 32
+    bool one_scale = false;  // all blocks of a token have the same
 };
 
 // int8 tokens: [token][columns], `stride` bytes apart.
@@ -103,6 +117,19 @@ struct BlockLoop {
     void (*multiply)(const BlockWeight& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride);
 };
 
+// Rows of a weight that a SlabLoop decodes at once.
+constexpr int64_t slab_rows = 32;
+
+// The loop for many tokens: 32 rows of the weight are decoded into a slab, each in an element of vectors. Tokens are packed once for all
+// rows, in `parts` parts, into aligned memory.
+struct SlabLoop {
+    int64_t (*packed_bytes)(int64_t tokens, int64_t columns);
+    void (*pack)(const BlockTokens& x, int64_t part, int64_t parts, uint8_t* packed);
+    // sums[token][row] of tokens first .. first + count, of `tokens` that were packed. Written up to a multiple of slab_rows.
+    void (*multiply)(const CodedWeight& weight, const uint8_t* packed, int64_t tokens, int64_t first, int64_t count, float* sums,
+                     int64_t stride);
+};
+
 // What sums are multiplied by on their way out: sum * tokens[token] * rows[row] + bias[row].
 struct LineFactors {
     const float* tokens;
@@ -140,6 +167,9 @@ struct Isa {
     // The other GGML types, with fp32 tokens, and with tokens in blocks as above.
     BlockLoop<FloatTokens> (*float_blocks)(Element weight);
     BlockLoop<BlockTokens> (*integer_blocks)(Element weight);
+
+    // Many tokens in blocks times codes of this kind; no such function: the others do it.
+    SlabLoop (*integer_slabs)(const CodedWeight& kind, bool one_scale) = nullptr;
 
     // Conversion of n values; source and destination contiguous, of type fp32, fp16 or bf16. Ties to even; exactly core/numeric.hpp.
     void (*to_float)(Element type, const void* source, float* destination, int64_t n);
@@ -182,6 +212,7 @@ BlockLoop<FloatTokens> avx512_float_blocks(Element weight);
 BlockLoop<BlockTokens> portable_integer_blocks(Element weight);
 BlockLoop<BlockTokens> avx2_integer_blocks(Element weight);
 BlockLoop<BlockTokens> avx512_integer_blocks(Element weight);
+SlabLoop avx512_integer_slabs(const CodedWeight& kind, bool one_scale);
 
 // Isa::weight4, packed4_bytes and pack4 with AVX-512's products of bf16.
 namespace avx512_bf16 {

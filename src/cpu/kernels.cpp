@@ -74,9 +74,11 @@ void add(core::KernelList<Problem>& list, const IsaRow& row, const char* family,
 // K / 14 + 12 additions (18 for 256 values in vectors of four, 5 in vectors of 16), and 2^-14 is twice as many roundings for K = 7000 in
 // the first case, 25000 in the other.
 void add_apart(core::KernelList<core::MatmulProblem>& list, const IsaRow& row, const char* family,
-               std::string (*supports)(const core::MatmulProblem&), void (*run)(const Isa&, const core::MatmulProblem&)) {
+               std::string (*supports)(const core::MatmulProblem&), void (*run)(const Isa&, const core::MatmulProblem&),
+               std::string (*defers)(const core::MatmulProblem&) = nullptr) {
     core::Kernel<core::MatmulProblem> made = kernel(row, family, supports, run);
     made.minimum_rounding = 0x1p-14;
+    if (defers) made.defers = defers;
     list.add(std::move(made));
 }
 
@@ -90,7 +92,11 @@ void register_kernels(core::Registry& registry) {
         made.defers = defers_int8;
         registry.matmul.add(std::move(made));
     }
-    for (const IsaRow& row : rows) add(registry.matmul, row, "ggml", supports_ggml, run_ggml);
+    for (const IsaRow& row : rows) {
+        // Matrix tiles are faster still.
+        if (row.isa->integer_slabs && !row.few_loops) add_apart(registry.matmul, row, "slabs", supports_slabs, run_slabs, defers_slabs);
+        add(registry.matmul, row, "ggml", supports_ggml, run_ggml);
+    }
     for (const IsaRow& row : rows)
         if (!row.few_loops) add_apart(registry.matmul, row, "blocks_int8", supports_blocks_int8, run_blocks_int8);
     for (const IsaRow& row : rows)

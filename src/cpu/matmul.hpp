@@ -36,6 +36,11 @@ void run_blocks(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_blocks_int8(const core::MatmulProblem& problem);
 void run_blocks_int8(const Isa& isa, const core::MatmulProblem& problem);
 
+// Codes of up to 8 bits, GGML types among them, with many such tokens: decoded once for all of them.
+std::string supports_slabs(const core::MatmulProblem& problem);
+std::string defers_slabs(const core::MatmulProblem& problem);
+void run_slabs(const Isa& isa, const core::MatmulProblem& problem);
+
 // Everything else: blocks of both operands in fp32.
 std::string supports_dense(const core::MatmulProblem& problem);
 void run_dense(const Isa& isa, const core::MatmulProblem& problem);

@@ -6,6 +6,7 @@
 #include "cpu/matmul.hpp"
 #include "cpu/pieces.hpp"
 #include "cpu/prepare.hpp"
+#include "cpu/row_scales.hpp"
 #include "reference/codes.hpp"
 
 namespace lowbit::cpu {
@@ -27,58 +28,6 @@ std::string reason_against_tokens(const MatmulProblem& problem) {
     return "";
 }
 
-// Scales and zero points of a few rows as fp32, in the order of the inner loops.
-struct RowScales {
-    std::unique_ptr<float[]> scales, zeros;  // not initialized first: there are as many as a tenth of the weight's bytes
-    int64_t groups = 1;
-
-    void load(const Isa& isa, const core::QuantizedView& view, int64_t first_row, int64_t rows) {
-        const core::Format& format = view.format;
-        const bool grouped = format.granularity == Granularity::group || format.granularity == Granularity::block;
-        groups = grouped ? core::ceil_div(view.columns, format.group_columns) : 1;
-        const int64_t count = rows * groups;
-        scales = std::make_unique_for_overwrite<float[]>(size_t(count));
-        if (format.asymmetric) zeros = std::make_unique_for_overwrite<float[]>(size_t(count));
-        if (format.granularity == Granularity::group || format.granularity == Granularity::row) {
-            load_run(isa, view, first_row * groups, count);
-            return;
-        }
-        for (int64_t i = 0; i < count; ++i) {
-            scales[size_t(i)] = view.scale_at(index(view, first_row, i));
-            if (format.asymmetric) zeros[size_t(i)] = float(view.zero_points[index(view, first_row, i)]);
-        }
-    }
-
-private:
-    // Scales that stand one after the other in their plane.
-    void load_run(const Isa& isa, const core::QuantizedView& view, int64_t first, int64_t count) {
-        const Element type = view.format.scale;
-        const auto* source = static_cast<const uint8_t*>(view.scales) + first * core::element_bytes(type);
-        if (core::element_bytes(type) > 1) {
-            isa.to_float(type, source, scales.get(), count);
-        } else {
-            const float* table = type == Element::e8m0 ? e8m0_table() : reference::code_values(type).data();
-            const float unit = view.tensor_scale ? *view.tensor_scale : 1.0f;
-            for (int64_t i = 0; i < count; ++i) scales[size_t(i)] = table[source[i]] * unit;
-        }
-        for (int64_t i = 0; zeros && i < count; ++i) zeros[size_t(i)] = float(view.zero_points[first + i]);
-    }
-
-    static const float* e8m0_table() {
-        static const std::vector<float> table = [] {
-            std::vector<float> made;
-            for (int code = 0; code < 256; ++code) made.push_back(core::e8m0_to_float(uint8_t(code)));
-            return made;
-        }();
-        return table.data();
-    }
-
-    int64_t index(const core::QuantizedView& view, int64_t first_row, int64_t i) const {
-        const int64_t column = view.format.group_columns ? i % groups * view.format.group_columns : 0;
-        return view.format.scale_index(first_row + i / groups, column, view.columns);
-    }
-};
-
 // Splits the rows of the weight over the threads and hands each piece to `rows_of(piece, sums)`.
 template <class Rows>
 void stream_rows(const Isa& isa, const MatmulProblem& problem, const Rows& rows_of) {
@@ -91,26 +40,6 @@ void stream_rows(const Isa& isa, const MatmulProblem& problem, const Rows& rows_
         rows_of(piece, sums.get());
         finisher.store(piece, sums.get());
     });
-}
-
-// The fields that Weight4 and Weight8 share, for the rows of a piece. `scales` keeps what the weight points to.
-template <class Weight>
-Weight rows_of_weight(const Isa& isa, const core::QuantizedView& view, const Finisher::Piece& piece, RowScales& scales) {
-    Weight weight;
-    weight.codes = view.row_codes(piece.first_row);
-    weight.row_stride = view.row_bytes();
-    weight.rows = piece.rows;
-    weight.columns = view.columns;
-    if (view.format.is_ggml()) {
-        weight.block_bytes = core::ggml_block(view.format.element).bytes;
-        return weight;
-    }
-    scales.load(isa, view, piece.first_row, piece.rows);
-    weight.group = view.format.span(view.columns);
-    weight.scales = scales.scales.get();
-    weight.zeros = scales.zeros.get();
-    weight.scale_stride = scales.groups;
-    return weight;
 }
 
 // The order that weight4 wants its tokens in, if it wants one; the memory stays with the caller.
@@ -174,10 +103,10 @@ void run_weight4(const Isa& isa, const MatmulProblem& problem) {
     const TokenOrder order = view.format.is_ggml() ? TokenOrder::natural : TokenOrder::even_then_odd;
     PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, order);
     RowScales none;
-    const core::Buffer packed = pack_tokens(*problem.context, isa, rows_of_weight<Weight4>(isa, view, {}, none), x.tokens);
+    const core::Buffer packed = pack_tokens(*problem.context, isa, rows_of_weight<Weight4>(isa, view, 0, 0, none), x.tokens);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
-        Weight4 weight = rows_of_weight<Weight4>(isa, view, piece, scales);
+        Weight4 weight = rows_of_weight<Weight4>(isa, view, piece.first_row, piece.rows, scales);
         weight.values = values;
         isa.weight4(weight, x.tokens, sums, piece.stride());
     });
@@ -198,7 +127,7 @@ void run_weight4_int8(const Isa& isa, const MatmulProblem& problem) {
     const PreparedBlocks x = prepare_blocks(*problem.context, problem.x.quantized);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
-        const Weight4 weight = rows_of_weight<Weight4>(isa, problem.weight.quantized, piece, scales);
+        const Weight4 weight = rows_of_weight<Weight4>(isa, problem.weight.quantized, piece.first_row, piece.rows, scales);
         isa.weight4_int8(weight, x.part(0, problem.m()), sums, piece.stride());
     });
 }
@@ -223,7 +152,7 @@ void run_weight8(const Isa& isa, const MatmulProblem& problem) {
     const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
-        Weight8 weight = rows_of_weight<Weight8>(isa, view, piece, scales);
+        Weight8 weight = rows_of_weight<Weight8>(isa, view, piece.first_row, piece.rows, scales);
         weight.element = view.format.is_ggml() ? Element::int8 : view.format.element;
         isa.weight8(weight, x.tokens, sums, piece.stride());
     });

@@ -44,7 +44,12 @@ Pieces cut(const core::MatmulProblem& problem) {
 
 Pieces cut_small(const core::MatmulProblem& problem, int64_t most_tokens) {
     const int64_t rows = problem.n(), tokens = problem.m(), threads = problem.context->threads();
-    return {rows, tokens, std::min(most_rows, share(rows, threads, small_row_unit)), std::min(tokens, most_tokens)};
+    return {rows, tokens, std::min(most_rows, share(rows, threads, small_row_unit)), std::clamp<int64_t>(tokens, 1, most_tokens)};
+}
+
+Pieces cut_rows(const core::MatmulProblem& problem) {
+    const int64_t rows = problem.n(), tokens = problem.m(), threads = problem.context->threads();
+    return {rows, tokens, share(rows, pieces_per_thread * threads, small_row_unit), std::max<int64_t>(tokens, 1)};
 }
 
 }  // namespace lowbit::cpu

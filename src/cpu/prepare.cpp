@@ -138,33 +138,36 @@ PreparedBlocks prepare_blocks(const core::Context& context, const core::Quantize
     prepared.scales.resize(size_t(x.rows * blocks));
     prepared.sums.resize(size_t(x.rows * blocks));
     prepared.columns = x.columns;
-    if (x.format.element == Element::int8) {
-        std::copy(x.codes, x.codes + x.rows * x.columns, prepared.codes.begin());
-        for (int64_t row = 0; row < x.rows; ++row)
-            std::fill_n(prepared.scales.begin() + row * blocks, blocks, x.scale_at(x.format.scale_index(row, 0, x.columns)));
-        for (int64_t i = 0; i < x.rows * blocks; ++i)
-            prepared.sums[size_t(i)] = std::accumulate(prepared.codes.begin() + i * values, prepared.codes.begin() + (i + 1) * values, 0);
-        return prepared;
-    }
+    prepared.one_scale = x.format.element == Element::int8;
     context.parallel(x.rows, [&](int64_t row) {
+        int8_t* codes = prepared.codes.data() + row * x.columns;
+        float* scales = prepared.scales.data() + row * blocks;
         const uint8_t* source = x.row_codes(row);
-        for (int64_t block = 0; block < blocks; ++block, source += header + values) {
-            const size_t index = size_t(row * blocks + block);
-            int8_t* codes = prepared.codes.data() + index * values;
-            uint16_t scale = 0;
-            std::memcpy(&scale, source, sizeof(scale));
-            std::memcpy(codes, source + header, values);
-            prepared.scales[index] = core::fp16_to_float(scale);
-            prepared.sums[index] = std::accumulate(codes, codes + values, 0);
+        if (prepared.one_scale) {
+            std::copy(source, source + x.columns, codes);
+            std::fill_n(scales, blocks, x.scale_at(x.format.scale_index(row, 0, x.columns)));
+        } else {
+            for (int64_t block = 0; block < blocks; ++block, source += header + values) {
+                uint16_t scale = 0;
+                std::memcpy(&scale, source, sizeof(scale));
+                std::memcpy(codes + block * values, source + header, values);
+                scales[block] = core::fp16_to_float(scale);
+            }
         }
+        for (int64_t block = 0; block < blocks; ++block)
+            prepared.sums[size_t(row * blocks + block)] = std::accumulate(codes + block * values, codes + (block + 1) * values, 0);
     });
     return prepared;
 }
 
 BlockTokens PreparedBlocks::part(int64_t first_token, int64_t tokens) const {
     const int64_t blocks = columns / 32;
-    return {codes.data() + first_token * columns, scales.data() + first_token * blocks, sums.data() + first_token * blocks, tokens,
-            columns};
+    return {codes.data() + first_token * columns,
+            scales.data() + first_token * blocks,
+            sums.data() + first_token * blocks,
+            tokens,
+            columns,
+            one_scale};
 }
 
 PreparedIntegers prepare_integers(const core::Context& context, const core::QuantizedView& view, int64_t first_row, int64_t rows,

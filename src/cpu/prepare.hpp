@@ -46,6 +46,7 @@ struct PreparedBlocks {
     std::vector<float> scales;
     std::vector<int32_t> sums;
     int64_t columns = 0;
+    bool one_scale = false;  // each row has one
 
     BlockTokens part(int64_t first_token, int64_t tokens) const;
 };

@@ -174,6 +174,54 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
             cases.push_back({bits, bits, size.m, size.n, size.k, kind, true});
 }
 
+// Tokens in blocks of int8, more of them and more of K than a slab of the CPU's has, with groups of every size it takes.
+void add_slabs(std::vector<MatmulCase>& cases) {
+    constexpr Shape sizes[] = {{6, 31, 480}, {300, 33, 544}, {47, 47, 1056}, {130, 65, 1536}, {9, 1, 96}, {17, 33, 2080}};
+    struct Pair {
+        const char *x, *weight;
+    };
+    for (const Pair& pair : {Pair{"q8_1", "int4:g32"},
+                             Pair{"int8:row", "int4:g128"},
+                             Pair{"int8:tensor", "int4:g96"},
+                             Pair{"int8:row", "int4:g48"},
+                             Pair{"q8_0", "int4:row"},
+                             Pair{"int8:row", "uint4:g128:asym"},
+                             Pair{"q8_1", "uint4:g64:asym"},
+                             Pair{"int8:row", "uint4:g16:asym"},
+                             Pair{"int8:row", "int8:g128"},
+                             Pair{"q8_1", "int8:g32"},
+                             Pair{"int8:row", "uint8:g256:asym"},
+                             Pair{"int8:tensor", "uint8:g80:asym"},
+                             Pair{"q8_0", "int8:row"},
+                             Pair{"int8:row", "mxfp4"},
+                             Pair{"q8_1", "mxfp4"},
+                             Pair{"int8:row", "nvfp4"},
+                             Pair{"q8_1", "nvfp4"},
+                             Pair{"int8:row", "iq4_nl"},
+                             Pair{"q8_1", "iq4_nl"},
+                             Pair{"q8_0", "q4_0"},
+                             Pair{"q8_1", "q8_0"},
+                             Pair{"q8_1", "q4_1"},
+                             Pair{"q8_1", "q5_0"},
+                             Pair{"int8:row", "q5_1"},
+                             Pair{"q8_1", "q2_k"},
+                             Pair{"q8_0", "q3_k"},
+                             Pair{"q8_1", "q4_k"},
+                             Pair{"int8:row", "q5_k"},
+                             Pair{"q8_1", "q6_k"},
+                             Pair{"int8:row", "int8:row"},
+                             Pair{"uint8:row:asym", "int8:row"},
+                             Pair{"int8:row", "uint8:row:asym"}}) {
+        const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
+        for (const Shape& size : sizes)
+            cases.push_back({x, weight, size.m, size.n, fitting_columns(x, weight, size.k),
+                             float_epilogues[cases.size() % std::size(float_epilogues)]});
+    }
+    for (const Shape& size : sizes)
+        for (const char* name : {"int8:row", "uint8:row:asym"})
+            cases.push_back({Format::parse(name), Format::parse("int8:row"), size.m, size.n, size.k + 3, EpilogueKind::raw});
+}
+
 // Epilogues that most products do without, for every kernel: sizes (of a gate's halves) that end inside of tiles and groups, and whole
 // ones, whose gate few tokens have fused.
 void add_rare_epilogues(std::vector<MatmulCase>& cases, std::initializer_list<EpilogueKind> kinds) {
@@ -270,6 +318,7 @@ std::vector<MatmulCase> matmul_cases() {
     add_few_tokens(cases);
     add_few_tokens_of_blocks(cases);
     add_many_tokens(cases);
+    add_slabs(cases);
     add_rare_epilogues(cases, {EpilogueKind::gate_silu, EpilogueKind::gate_gelu_bf16, EpilogueKind::gate_int8});
     add_rare_epilogues(cases, {EpilogueKind::beta_relu, EpilogueKind::beta_scales_bf16, EpilogueKind::beta_gelu_fp16,
                                EpilogueKind::beta_scales_bf16, EpilogueKind::gate_beta});

@@ -8,6 +8,7 @@
 
 #include "cpu/amx/products.hpp"
 #include "cpu/amx/tiles.hpp"
+#include "cpu/avx512/transpose.hpp"
 #include "cpu/simd/arithmetic.hpp"
 #include "cpu/simd/scratch.hpp"
 

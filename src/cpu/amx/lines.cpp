@@ -1,6 +1,7 @@
 // Sums of many tokens, turned into lines of the output: 16 x 16 of them are transposed in registers.
 #include "cpu/amx/products.hpp"
 #include "cpu/amx/tiles.hpp"
+#include "cpu/avx512/transpose.hpp"
 #include "cpu/simd/arithmetic.hpp"
 
 namespace lowbit::cpu::amx {

@@ -9,6 +9,7 @@
 #include "cpu/amx/products.hpp"
 #include "cpu/amx/tiles.hpp"
 #include "cpu/avx512/bf16_parts.hpp"
+#include "cpu/avx512/transpose.hpp"
 #include "cpu/simd/arithmetic.hpp"
 #include "cpu/simd/scratch.hpp"
 #include "cpu/simd/stream.hpp"

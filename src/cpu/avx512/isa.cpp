@@ -4,7 +4,11 @@
 namespace lowbit::cpu {
 
 const Isa& avx512_isa() {
-    static constexpr Isa isa = isa_of<Avx512>("avx512", avx512_float_blocks, avx512_integer_blocks);
+    static constexpr Isa isa = [] {
+        Isa made = isa_of<Avx512>("avx512", avx512_float_blocks, avx512_integer_blocks);
+        made.integer_slabs = avx512_integer_slabs;
+        return made;
+    }();
     return isa;
 }
 

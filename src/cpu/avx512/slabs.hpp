@@ -1,0 +1,259 @@
+// Weights with integer codes times many tokens in blocks of int8: rows of the weight in the elements of vectors.
+//
+// The loops for few tokens hold a run of a row in a vector, and so need one more operation or two for each 64 products to scale them. Here
+// 32 rows are decoded once for all tokens into a slab, in which four neighbouring codes of 16 rows are a vector:
+//
+//     codes   k = 0..3   row 0 .. row 15 | row 16 .. row 31       64 bytes each
+//             k = 4..7   row 0 .. row 15 | row 16 .. row 31
+//             ...
+//     scales  span 0     row 0 .. row 31                          a span: `span` values of K that share a scale on both sides
+//
+// Four codes of a token, broadcast, are multiplied with 16 rows at once, and a span of 32 x 16 products takes eight instructions and three
+// to scale them. Slabs and the tokens beside them are cut along K, so that both stay near: 16 KB of codes, 512 bytes for each token.
+//
+// Codes enter unsigned, as code + offset: each sum starts from -offset * (sum of the token's codes), and is then an exact integer.
+#pragma once
+#include <cstring>
+#include <utility>
+
+#include "cpu/avx512/transpose.hpp"
+#include "cpu/avx512/vectors.hpp"
+#include "cpu/isa.hpp"
+#include "cpu/simd/arithmetic.hpp"
+#include "cpu/simd/scratch.hpp"
+#include "cpu/simd/stream.hpp"
+
+namespace lowbit::cpu {
+namespace {
+
+constexpr int64_t slab_columns = 512, block_of_tokens = 32;
+constexpr int64_t near_bytes = 256 << 10;  // fits the second-level cache beside other things
+constexpr int most_slab_tokens = 6;        // at once: a vector multiplies faster than sums of more of them can be kept
+
+// What a type has besides scale * (code - offset) for each span of a row.
+enum class Extra {
+    none,
+    zeros,     // integers that are subtracted from the codes
+    minimums,  // numbers that are added to the values
+};
+
+template <int Span>
+struct Slab {
+    static constexpr int span = Span;
+    static constexpr int64_t spans = slab_columns / span;
+    alignas(64) uint8_t codes[slab_columns / 4][slab_rows][4];
+    alignas(64) float scales[spans][slab_rows];
+    alignas(64) float extras[spans][slab_rows];  // -zero, or the minimum
+};
+
+// As many columns of one token.
+template <int Span>
+struct SlabToken {
+    static constexpr int64_t spans = slab_columns / Span;
+    alignas(64) int8_t codes[slab_columns];
+    int32_t starts[spans];
+    float scales[spans];
+    float sums[spans];  // of the codes, times the scale where minimums want them
+
+    template <Extra extra, bool pairs>
+    void pack(const BlockTokens& x, int64_t token, int64_t first, int32_t offset) {
+        const int64_t there = smaller(slab_columns, x.columns - first);
+        std::memset(this, 0, sizeof *this);
+        std::memcpy(codes, x.codes + token * x.columns + first, size_t(there));
+        for (int64_t s = 0; s * Span < there; ++s) {
+            int32_t sum = 0;
+            for (int64_t i = 0; i < Span; ++i) sum += codes[s * Span + i];
+            scales[s] = x.scales[(token * x.columns + first + s * Span) / block_of_tokens];
+            starts[s] = -offset * sum;
+            sums[s] = extra == Extra::minimums ? scales[s] * float(sum) : float(sum);
+        }
+        if constexpr (pairs) {
+            const __m128i order = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+            for (int64_t i = 0; i < slab_columns; i += 64)
+                _mm512_store_si512(codes + i, _mm512_shuffle_epi8(_mm512_load_si512(codes + i), _mm512_broadcast_i32x4(order)));
+        }
+    }
+};
+
+inline int32_t load_four(const int8_t* codes) {
+    int32_t four;
+    std::memcpy(&four, codes, sizeof four);
+    return four;
+}
+
+// _mm512_dpbusd_epi32, for which GCC copies its sums from register to register.
+inline void add_products(__m512i& sums, __m512i codes, __m512i token) { asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(codes), "v"(token)); }
+
+// Adds the products of some spans to sums[token][row], or begins them. The loops over vectors and tokens are unrolled for the integer sums
+// to stay in registers, which those in fp32 would not fit into beside them.
+template <int Span, Extra extra, int Tokens>
+[[gnu::noinline]] void multiply_slab(const Slab<Span>& slab, const SlabToken<Span>* x, int64_t spans, bool first, float* sums,
+                                     int64_t stride) {
+    constexpr int vectors = slab_rows / 16;
+    for (int64_t s = 0; s < spans; ++s) {
+        __m512i dots[vectors][Tokens];
+#pragma GCC unroll 16
+        for (int t = 0; t < Tokens; ++t)
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; ++v)
+                dots[v][t] = extra == Extra::none ? _mm512_set1_epi32(x[t].starts[s]) : _mm512_setzero_si512();
+#pragma GCC unroll 2
+        for (int64_t four = s * (Span / 4); four < (s + 1) * (Span / 4); ++four) {
+            __m512i codes[vectors];
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; ++v) codes[v] = _mm512_load_si512(slab.codes[four][16 * v]);
+#pragma GCC unroll 16
+            for (int t = 0; t < Tokens; ++t) {
+                const __m512i token = _mm512_set1_epi32(load_four(x[t].codes + 4 * four));
+#pragma GCC unroll 2
+                for (int v = 0; v < vectors; ++v) add_products(dots[v][t], codes[v], token);
+            }
+        }
+        const auto begun = __mmask16(first && s == 0 ? 0 : 0xffff);
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; ++v) {
+            const __m512 scales = _mm512_load_ps(slab.scales[s] + 16 * v);
+            const __m512 extras = extra == Extra::none ? __m512{} : _mm512_load_ps(slab.extras[s] + 16 * v);
+#pragma GCC unroll 16
+            for (int t = 0; t < Tokens; ++t) {
+                float* to = sums + t * stride + 16 * v;
+                __m512 dot = _mm512_cvtepi32_ps(dots[v][t]), total = _mm512_maskz_loadu_ps(begun, to);
+                const __m512 sum = _mm512_set1_ps(x[t].sums[s]);
+                // Integers below 2^24: exact.
+                if constexpr (extra == Extra::zeros) dot = _mm512_fmadd_ps(extras, sum, dot);
+                total = _mm512_fmadd_ps(_mm512_mul_ps(dot, _mm512_set1_ps(x[t].scales[s])), scales, total);
+                if constexpr (extra == Extra::minimums) total = _mm512_fmadd_ps(extras, sum, total);
+                _mm512_storeu_ps(to, total);
+            }
+        }
+    }
+}
+
+// Bytes of some rows that will be read soon: asked for in the order of their addresses, a few whole lines at a time, they arrive while
+// something else is done. Processors do not see by themselves that 32 rows at once are read on.
+struct Ahead {
+    static constexpr int64_t line = 64;
+    const uint8_t* at = nullptr;
+    int64_t bytes = 0, rows = 0, stride = 0;
+
+    // What falls to one of `parts` parts. GCC takes a function that does nothing else for one that does nothing, and drops calls of it.
+    [[gnu::always_inline]] void ask(int64_t index, int64_t parts) const {
+        if (bytes == 0) return;
+        const int64_t in_row = ceil_div(bytes, line), lines = rows * in_row, first = lines * index / parts;
+        const uint8_t* row = at + first / in_row * stride;
+        int64_t i = first % in_row;
+        for (int64_t left = lines * (index + 1) / parts - first; left > 0; --left, ++i) {
+            if (i == in_row) {
+                row += stride;
+                i = 0;
+            }
+            __builtin_prefetch(row + i * line, 0, 2);
+        }
+    }
+};
+
+// The tokens of a piece in groups of about the same size.
+template <int Span, Extra extra>
+void multiply_tokens(const Slab<Span>& slab, const SlabToken<Span>* x, int64_t tokens, int64_t spans, bool first, float* sums,
+                     int64_t stride, const Ahead& ahead) {
+    const int64_t groups = ceil_div(tokens, most_slab_tokens);
+    for (int64_t group = 0; group < groups; ++group) {
+        const int64_t token = tokens * group / groups, count = tokens * (group + 1) / groups - token;
+        ahead.ask(group, groups);
+        [&]<int... Some>(std::integer_sequence<int, Some...>) {
+            ((count == Some + 1 &&
+              (multiply_slab<Span, extra, Some + 1>(slab, x + token, spans, first, sums + token * stride, stride), true)) ||
+             ...);
+        }
+        (std::make_integer_sequence<int, most_slab_tokens>());
+    }
+}
+
+// A Source decodes rows of a weight:
+//     span, extra, offset, pairs
+//     codes(slab, rows, k, at, there)      `step` codes of 16 rows from column k on, unsigned, of which `there` are in the rows; `at` is
+//                                          their place in the slab
+//     scales(slab, rows, first, columns)   scales and extras that codes() has not brought
+//     bytes(values)                        where a value stands in its row
+// Rows beyond the last one are the last one once more.
+struct SixteenRows {
+    int at;  // in the slab
+    const uint8_t* codes[16];
+    int64_t numbers[16];
+
+    SixteenRows(const CodedWeight& weight, int64_t first, int place) : at(place) {
+        for (int64_t i = 0; i < 16; ++i) {
+            numbers[i] = smaller(first + i, weight.rows - 1);
+            codes[i] = weight.codes + numbers[i] * weight.row_stride;
+        }
+    }
+};
+
+template <class Source>
+struct SlabProduct {
+    static constexpr int span = Source::span;
+    static constexpr Extra extra = Source::extra;
+    using Token = SlabToken<span>;
+
+    static int64_t slabs(int64_t columns) { return ceil_div(columns, slab_columns); }
+    static int64_t packed_bytes(int64_t tokens, int64_t columns) { return tokens * slabs(columns) * int64_t(sizeof(Token)); }
+
+    // [slab along K][token]
+    static void pack(const BlockTokens& x, int64_t part, int64_t parts, uint8_t* packed) {
+        auto* tokens = reinterpret_cast<Token*>(packed);
+        for (int64_t token = x.tokens * part / parts; token < x.tokens * (part + 1) / parts; ++token)
+            for (int64_t k = 0; k < slabs(x.columns); ++k)
+                tokens[k * x.tokens + token].template pack<extra, Source::pairs>(x, token, k * slab_columns, Source::offset);
+    }
+
+    static void decode(const Source& source, Slab<span>& slab, int64_t row, int64_t first, int64_t columns, const Ahead& ahead) {
+        constexpr int64_t step = Source::step, whole = span > step ? span : step;
+        const int64_t steps = ceil_div(columns, whole) * whole / step, halves = slab_rows / 16;
+        for (int half = 0; half < halves; ++half) {
+            const SixteenRows sixteen(source.weight, row + 16 * half, 16 * half);
+            for (int64_t i = 0; i < steps; ++i) {
+                ahead.ask(half * steps + i, halves * steps);
+                source.codes(slab, sixteen, first + i * step, i * step, columns - i * step);
+            }
+            source.scales(slab, sixteen, first, columns);
+        }
+    }
+
+    static void multiply(const CodedWeight& weight, const uint8_t* packed, int64_t tokens, int64_t first, int64_t count, float* sums,
+                         int64_t stride) {
+        const Source source(weight);
+        const Scratch<Slab<span>> memory(1);
+        Slab<span>& slab = *memory.data();
+        const auto one = [&](int64_t row, int64_t k, const Ahead& while_decoding, const Ahead& while_multiplying) {
+            const int64_t columns = smaller(slab_columns, weight.columns - k);
+            const Token* x = reinterpret_cast<const Token*>(packed) + k / slab_columns * tokens + first;
+            decode(source, slab, row, k, columns, while_decoding);
+            multiply_tokens<span, extra>(slab, x, count, ceil_div(columns, span), k == 0, sums + row, stride, while_multiplying);
+        };
+        const auto row_at = [&](int64_t row) { return weight.codes + row * weight.row_stride; };
+        if (packed_bytes(count, weight.columns) <= near_bytes) {
+            // Few tokens stay near as a whole: rows are multiplied to their ends, and meanwhile the next ones are brought.
+            for (int64_t row = 0; row < weight.rows; row += slab_rows) {
+                const int64_t next = smaller(row + slab_rows, weight.rows), rows = smaller(slab_rows, weight.rows - next);
+                for (int64_t k = 0; k < weight.columns; k += slab_columns) {
+                    const int64_t part = rows * weight.row_stride / slabs(weight.columns);
+                    one(row, k, {row_at(next) + k / slab_columns * part, part, 1, 0}, {});
+                }
+            }
+        } else {
+            for (int64_t k = 0; k < weight.columns; k += slab_columns)
+                for (int64_t row = 0; row < weight.rows; row += slab_rows) {
+                    const bool is_last = row + slab_rows >= weight.rows;
+                    const int64_t next_k = is_last ? smaller(k + slab_columns, weight.columns) : k, next = is_last ? 0 : row + slab_rows;
+                    const int64_t bytes = source.bytes(smaller(slab_columns, weight.columns - next_k));
+                    one(row, k, {},
+                        {row_at(next) + source.bytes(next_k), bytes, smaller(slab_rows, weight.rows - next), weight.row_stride});
+                }
+        }
+    }
+
+    static SlabLoop loop() { return {packed_bytes, pack, multiply}; }
+};
+
+}  // namespace
+}  // namespace lowbit::cpu

@@ -1,0 +1,43 @@
+// Scales and zero points of a quantized weight as the inner loops read them.
+#pragma once
+#include <memory>
+
+#include "core/ggml_blocks.hpp"
+#include "core/tensor.hpp"
+#include "cpu/isa.hpp"
+
+namespace lowbit::cpu {
+
+// Those of a few rows in fp32: [row][group].
+struct RowScales {
+    std::unique_ptr<float[]> scales, zeros;  // not initialized first: there are as many as a tenth of the weight's bytes
+    int64_t groups = 1;
+
+    void load(const Isa& isa, const core::QuantizedView& view, int64_t first_row, int64_t rows);
+
+private:
+    void load_run(const Isa& isa, const core::QuantizedView& view, int64_t first, int64_t count);
+    int64_t index(const core::QuantizedView& view, int64_t first_row, int64_t i) const;
+};
+
+// The fields that Weight4, Weight8 and CodedWeight share, for some rows. `scales` keeps what the weight points to.
+template <class Weight>
+Weight rows_of_weight(const Isa& isa, const core::QuantizedView& view, int64_t first_row, int64_t rows, RowScales& scales) {
+    Weight weight;
+    weight.codes = view.row_codes(first_row);
+    weight.row_stride = view.row_bytes();
+    weight.rows = rows;
+    weight.columns = view.columns;
+    if (view.format.is_ggml()) {
+        weight.block_bytes = core::ggml_block(view.format.element).bytes;
+        return weight;
+    }
+    scales.load(isa, view, first_row, rows);
+    weight.group = view.format.span(view.columns);
+    weight.scales = scales.scales.get();
+    weight.zeros = scales.zeros.get();
+    weight.scale_stride = scales.groups;
+    return weight;
+}
+
+}  // namespace lowbit::cpu
