@@ -33,6 +33,7 @@ const Isa& avx512_bf16_isa() {
 const Isa& amx_isa() {
     static const Isa isa = extended("amx", [](Isa& table) {
         table.int8 = amx::int8;
+        table.exact_slabs = nullptr;
         table.packed8_bytes = amx::packed8_bytes;
         table.pack8 = amx::pack8;
         table.q4_0_q8 = amx::q4_0_q8;

@@ -119,16 +119,21 @@ struct BlockLoop {
 
 // Rows of a weight that a SlabLoop decodes at once.
 constexpr int64_t slab_rows = 32;
+// Up to so many tokens it goes through rows to their ends, and the more of them follow one another the better.
+constexpr int64_t few_slab_tokens = 48;
 
 // The loop for many tokens: 32 rows of the weight are decoded into a slab, each in an element of vectors. Tokens are packed once for all
 // rows, in `parts` parts, into aligned memory.
+template <class Tokens, class Sum>
 struct SlabLoop {
-    int64_t (*packed_bytes)(int64_t tokens, int64_t columns);
-    void (*pack)(const BlockTokens& x, int64_t part, int64_t parts, uint8_t* packed);
+    int64_t (*packed_bytes)(int64_t tokens, int64_t columns) = nullptr;
+    void (*pack)(const Tokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) = nullptr;
     // sums[token][row] of tokens first .. first + count, of `tokens` that were packed. Written up to a multiple of slab_rows.
-    void (*multiply)(const CodedWeight& weight, const uint8_t* packed, int64_t tokens, int64_t first, int64_t count, float* sums,
-                     int64_t stride);
+    void (*multiply)(const CodedWeight& weight, const uint8_t* packed, int64_t tokens, int64_t first, int64_t count, Sum* sums,
+                     int64_t stride) = nullptr;
 };
+using BlockSlabs = SlabLoop<BlockTokens, float>;
+using ExactSlabs = SlabLoop<IntegerTokens, int32_t>;
 
 // What sums are multiplied by on their way out: sum * tokens[token] * rows[row] + bias[row].
 struct LineFactors {
@@ -168,8 +173,9 @@ struct Isa {
     BlockLoop<FloatTokens> (*float_blocks)(Element weight);
     BlockLoop<BlockTokens> (*integer_blocks)(Element weight);
 
-    // Many tokens in blocks times codes of this kind; no such function: the others do it.
-    SlabLoop (*integer_slabs)(const CodedWeight& kind, bool one_scale) = nullptr;
+    // Many tokens in blocks times codes of this kind, and what int8 does for many tokens; no such functions: the others do it.
+    BlockSlabs (*integer_slabs)(const CodedWeight& kind, bool one_scale) = nullptr;
+    ExactSlabs (*exact_slabs)() = nullptr;
 
     // Conversion of n values; source and destination contiguous, of type fp32, fp16 or bf16. Ties to even; exactly core/numeric.hpp.
     void (*to_float)(Element type, const void* source, float* destination, int64_t n);
@@ -212,7 +218,8 @@ BlockLoop<FloatTokens> avx512_float_blocks(Element weight);
 BlockLoop<BlockTokens> portable_integer_blocks(Element weight);
 BlockLoop<BlockTokens> avx2_integer_blocks(Element weight);
 BlockLoop<BlockTokens> avx512_integer_blocks(Element weight);
-SlabLoop avx512_integer_slabs(const CodedWeight& kind, bool one_scale);
+BlockSlabs avx512_integer_slabs(const CodedWeight& kind, bool one_scale);
+ExactSlabs avx512_exact_slabs();
 
 // Isa::weight4, packed4_bytes and pack4 with AVX-512's products of bf16.
 namespace avx512_bf16 {

@@ -34,10 +34,8 @@ template <class Tokens>
 void multiply(const Isa& isa, const BlockLoop<Tokens>& loop, const MatmulProblem& problem, const Tokens& x) {
     const core::QuantizedView& view = problem.weight.quantized;
     const core::Context& context = *problem.context;
-    const core::Buffer packed(core::Allocator::aligned_heap(), loop.packed_bytes(problem.m(), problem.k()));
-    auto* tokens = reinterpret_cast<uint8_t*>(packed.data());
-    const int64_t parts = context.threads();
-    context.parallel(parts, [&](int64_t part) { loop.pack(x, problem.k(), part, parts, tokens); });
+    const core::Buffer packed = pack_tokens(context, loop, x, problem.k());
+    const auto* tokens = reinterpret_cast<const uint8_t*>(packed.data());
     const Finisher finisher(problem, isa);
     Pieces pieces = cut(problem);
     pieces.piece_tokens = std::max<int64_t>(problem.m(), 1);  // the packed tokens are one piece

@@ -17,17 +17,58 @@ int64_t correction(const PreparedIntegers& x, int64_t token, const PreparedInteg
     return (cx ? cx * weight.sums[size_t(row)] : 0) + (cw ? cw * x.sums[size_t(token)] : 0) + k * cx * cw;
 }
 
-// The order that int8 wants its tokens in, if it wants one; the memory stays with the caller.
-core::Buffer pack_tokens(const core::Context& context, const Isa& isa, int64_t columns, IntegerTokens& x) {
-    const int64_t bytes = isa.packed8_bytes ? isa.packed8_bytes(x, columns) : 0;
-    if (bytes == 0) return {};
-    core::Buffer memory(core::Allocator::aligned_heap(), bytes);
-    auto* packed = reinterpret_cast<int8_t*>(memory.data());
-    const int64_t parts = context.threads();
-    context.parallel(parts, [&](int64_t part) { isa.pack8(x, columns, part, parts, packed); });
-    x.packed = packed;
-    return memory;
-}
+// One of the two ways to the exact product of int8 rows and tokens: slabs for many tokens, or the loop for any number, which may want
+// its tokens in an order of its own.
+class IntegerProduct {
+public:
+    IntegerProduct(const Isa& isa, const MatmulProblem& problem, const IntegerTokens& tokens)
+        : isa_(isa), tokens_(tokens), k_(problem.k()) {
+        const core::Context& context = *problem.context;
+        if (isa.exact_slabs && tokens.tokens >= fewest_slab_tokens && k_ > 0) {
+            slabs_ = isa.exact_slabs();
+            packed_ = pack_tokens(context, slabs_, tokens, k_);
+            pieces_ = cut_slabs(problem);
+            return;
+        }
+        const int64_t bytes = isa.packed8_bytes ? isa.packed8_bytes(tokens, k_) : 0;
+        pieces_ = bytes ? cut_small(problem, IntegerTokens::block) : cut(problem);
+        if (bytes == 0) return;
+        packed_ = core::Buffer(core::Allocator::aligned_heap(), bytes);
+        tokens_.packed = reinterpret_cast<int8_t*>(packed_.data());
+        const int64_t parts = context.threads();
+        context.parallel(parts, [&](int64_t part) { isa.pack8(tokens, k_, part, parts, reinterpret_cast<int8_t*>(packed_.data())); });
+    }
+
+    int64_t pieces() const { return pieces_.count(); }
+    Finisher::Piece piece(int64_t index) const {
+        Finisher::Piece piece = pieces_[index];
+        piece.by_tokens = slabs_.multiply != nullptr;
+        return piece;
+    }
+    void run(const Finisher::Piece& piece, const PreparedIntegers& rows, int32_t* sums) const {
+        if (slabs_.multiply) {
+            CodedWeight weight;
+            weight.codes = reinterpret_cast<const uint8_t*>(rows.codes);
+            weight.row_stride = rows.stride;
+            weight.rows = piece.rows;
+            weight.columns = weight.group = k_;
+            slabs_.multiply(weight, reinterpret_cast<const uint8_t*>(packed_.data()), tokens_.tokens, piece.first_token, piece.tokens, sums,
+                            piece.stride());
+        } else {
+            isa_.int8(rows.codes, rows.stride, piece.rows, k_, tokens_.part(piece.first_token, piece.tokens, k_), sums, piece.stride());
+        }
+    }
+
+private:
+    static constexpr int64_t fewest_slab_tokens = 16;  // fewer wait for memory, which rows that stream as they are do better
+
+    const Isa& isa_;
+    IntegerTokens tokens_;
+    int64_t k_;
+    ExactSlabs slabs_;
+    core::Buffer packed_;
+    Pieces pieces_;
+};
 
 }  // namespace
 
@@ -52,27 +93,24 @@ void run_int8(const Isa& isa, const MatmulProblem& problem) {
     const PreparedIntegers left = prepare_integers(context, x, 0, problem.m(), weight.format.asymmetric);
     const bool corrected = x.format.asymmetric || weight.format.asymmetric;
     const Finisher finisher(problem, isa, {row_scales(x), row_scales(weight)});
-    IntegerTokens tokens{left.codes, left.stride, problem.m()};
-    const core::Buffer packed = pack_tokens(context, isa, problem.k(), tokens);
-    const Pieces pieces = tokens.packed ? cut_small(problem, IntegerTokens::block) : cut(problem);
-    context.parallel(pieces.count(), [&](int64_t index) {
-        const Finisher::Piece piece = pieces[index];
+    const IntegerProduct product(isa, problem, {left.codes, left.stride, problem.m()});
+    context.parallel(product.pieces(), [&](int64_t index) {
+        const Finisher::Piece piece = product.piece(index);
         const PreparedIntegers right = prepare_integers(context, weight, piece.first_row, piece.rows, x.format.asymmetric);
         // Aligned, for no row of a tile to lie in two cache lines.
         const core::Buffer memory(core::Allocator::aligned_heap(), int64_t(piece.sums() * sizeof(int32_t)));
         auto* sums = reinterpret_cast<int32_t*>(memory.data());
-        isa.int8(right.codes, right.stride, piece.rows, problem.k(), tokens.part(piece.first_token, piece.tokens, problem.k()), sums,
-                 piece.stride());
+        product.run(piece, right, sums);
         if (!corrected && !problem.raw_integers()) return finisher.store(piece, sums);
         const auto floats = std::make_unique_for_overwrite<float[]>(problem.raw_integers() ? 0 : piece.sums());
         for (int64_t row = 0; row < piece.rows; ++row)
             for (int64_t i = 0; i < piece.tokens; ++i) {
-                const int64_t token = piece.first_token + i,
-                              sum = sums[size_t(row * piece.stride() + i)] + correction(left, token, right, row, problem.k());
+                const auto at = size_t(piece.index(row, i));
+                const int64_t token = piece.first_token + i, sum = sums[at] + correction(left, token, right, row, problem.k());
                 if (problem.raw_integers())
                     static_cast<int32_t*>(problem.y.data)[problem.y.offset(token, piece.first_row + row)] = int32_t(sum);
                 else
-                    floats[size_t(row * piece.stride() + i)] = float(sum);
+                    floats[at] = float(sum);
             }
         if (!problem.raw_integers()) finisher.store(piece, floats.get());
     });

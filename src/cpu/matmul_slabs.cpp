@@ -10,10 +10,6 @@ namespace {
 
 using core::MatmulProblem;
 
-// Of a piece: what a slab meets of them fits the second-level cache, and so do their sums.
-constexpr int64_t piece_tokens = 256;
-constexpr int64_t few_tokens = 48;  // rows that follow one another are then read as one stream
-
 std::string reason_against_weight(const MatmulProblem& problem) {
     const core::Format& format = problem.weight.format();
     if (problem.k() == 0) return "nothing to add up";
@@ -49,6 +45,7 @@ std::string reason_against_weight(const MatmulProblem& problem) {
 // Decoding a slab and turning it over pays from so many tokens on; how many depends on what else there is.
 int64_t fewest_tokens(const MatmulProblem& problem) {
     const auto any = [&](auto... supports) { return (supports(problem).empty() || ...); };
+    if (problem.weight.format().element == Element::q6_k) return 12;  // the most work to decode
     return any(supports_ggml, supports_blocks_int8, supports_weight4_int8) ? 5 : any(supports_weight4, supports_weight8) ? 3 : 1;
 }
 
@@ -76,18 +73,16 @@ void run_slabs(const Isa& isa, const MatmulProblem& problem) {
         return weight;
     };
     RowScales none;
-    const SlabLoop loop = isa.integer_slabs(rows_of(0, 0, none), tokens.one_scale);
-    const core::Buffer memory(core::Allocator::aligned_heap(), loop.packed_bytes(problem.m(), problem.k()));
-    auto* packed = reinterpret_cast<uint8_t*>(memory.data());
-    const int64_t parts = context.threads();
-    context.parallel(parts, [&](int64_t part) { loop.pack(tokens, part, parts, packed); });
+    const BlockSlabs loop = isa.integer_slabs(rows_of(0, 0, none), tokens.one_scale);
+    const core::Buffer memory_of_tokens = pack_tokens(context, loop, tokens, problem.k());
+    const auto* packed = reinterpret_cast<const uint8_t*>(memory_of_tokens.data());
     const Finisher finisher(problem, isa);
-    const Pieces pieces = problem.m() <= few_tokens ? cut_rows(problem) : cut_small(problem, piece_tokens);
+    const Pieces pieces = cut_slabs(problem);
     context.parallel(pieces.count(), [&](int64_t index) {
         Finisher::Piece piece = pieces[index];
         piece.by_tokens = true;
-        const core::Buffer memory_of_sums(core::Allocator::aligned_heap(), int64_t(piece.sums() * sizeof(float)));
-        auto* sums = reinterpret_cast<float*>(memory_of_sums.data());
+        const core::Buffer memory(core::Allocator::aligned_heap(), int64_t(piece.sums() * sizeof(float)));
+        auto* sums = reinterpret_cast<float*>(memory.data());
         RowScales scales;
         loop.multiply(rows_of(piece.first_row, piece.rows, scales), packed, problem.m(), piece.first_token, piece.tokens, sums,
                       piece.stride());

@@ -11,6 +11,7 @@ constexpr int64_t row_unit = 16, token_unit = 32;  // what the widest inner loop
 constexpr int64_t few_tokens = 16;
 constexpr int64_t small_row_unit = 32, most_rows = 256;
 constexpr int64_t pieces_per_thread = 4;
+constexpr int64_t most_slab_tokens = 256;  // what a slab meets of them fits the second-level cache, and so do their sums
 // Preparing a token costs about as much as reading this many rows of the weight.
 constexpr int64_t token_cost = 4;
 
@@ -47,8 +48,9 @@ Pieces cut_small(const core::MatmulProblem& problem, int64_t most_tokens) {
     return {rows, tokens, std::min(most_rows, share(rows, threads, small_row_unit)), std::clamp<int64_t>(tokens, 1, most_tokens)};
 }
 
-Pieces cut_rows(const core::MatmulProblem& problem) {
+Pieces cut_slabs(const core::MatmulProblem& problem) {
     const int64_t rows = problem.n(), tokens = problem.m(), threads = problem.context->threads();
+    if (tokens > few_slab_tokens) return cut_small(problem, most_slab_tokens);
     return {rows, tokens, share(rows, pieces_per_thread * threads, small_row_unit), std::max<int64_t>(tokens, 1)};
 }
 

@@ -21,7 +21,7 @@ Pieces cut(const core::MatmulProblem& problem);
 // For tokens that were prepared once for all rows: pieces whose sums stay in the second-level cache until they are finished, with at most
 // `most_tokens` tokens.
 Pieces cut_small(const core::MatmulProblem& problem, int64_t most_tokens);
-// The same for few tokens: all of them in each of a few pieces per thread.
-Pieces cut_rows(const core::MatmulProblem& problem);
+// For slabs: the same with fewer tokens, or for few tokens pieces of more rows, which are then read as one stream.
+Pieces cut_slabs(const core::MatmulProblem& problem);
 
 }  // namespace lowbit::cpu

@@ -30,6 +30,16 @@ enum class TokenOrder {
 // How many bf16 numbers it may take to make up a value: it has 8, 11 or 24 bits.
 int bf16_parts(const core::Operand& x);
 
+// Tokens in the order of an inner loop, packed by all threads.
+template <class Loop, class Tokens>
+core::Buffer pack_tokens(const core::Context& context, const Loop& loop, const Tokens& x, int64_t columns) {
+    core::Buffer memory(core::Allocator::aligned_heap(), loop.packed_bytes(x.tokens, columns));
+    auto* packed = reinterpret_cast<uint8_t*>(memory.data());
+    const int64_t parts = context.threads();
+    context.parallel(parts, [&](int64_t part) { loop.pack(x, columns, part, parts, packed); });
+    return memory;
+}
+
 // All rows of x in fp32, padded with zeros.
 struct PreparedFloats {
     std::unique_ptr<float[]> values;

@@ -15,6 +15,8 @@ inline __m512i join_halves(__m256i first, __m256i second) { return _mm512_insert
 // The first `count` words of 4 bytes.
 inline __mmask16 first_words(int64_t count) { return __mmask16((uint32_t(1) << (count < 0 ? 0 : smaller(count, 16))) - 1); }
 
+inline __mmask64 first_bytes(int64_t count) { return count >= 64 ? ~__mmask64(0) : (__mmask64(1) << (count < 0 ? 0 : count)) - 1; }
+
 // 64 bytes of each row as words of 4: word w of all sixteen in words[w].
 template <class Load>
 [[gnu::always_inline]] inline void turn_rows(const SixteenRows& rows, __m512i (&words)[16], const Load& load) {
@@ -116,8 +118,8 @@ struct RunningSource : SlabSource<Span, Kind, Codes::offset> {
 
     void codes(Slab<Span>& slab, const SixteenRows& rows, int64_t k, int64_t at, int64_t there) const {
         __m512i words[16];
-        const __mmask16 mask = first_words(there * Codes::bits / 32);
-        turn_rows(rows, words, [&](const uint8_t* row, int64_t) { return _mm512_maskz_loadu_epi32(mask, row + bytes(k)); });
+        const __mmask64 mask = first_bytes(there * Codes::bits / 8);
+        turn_rows(rows, words, [&](const uint8_t* row, int64_t) { return _mm512_maskz_loadu_epi8(mask, row + bytes(k)); });
 #pragma GCC unroll 16
         for (int64_t w = 0; w < 16; ++w) {
             const __m512i packed = Codes::before(words[w]);
@@ -131,6 +133,7 @@ struct RunningSource : SlabSource<Span, Kind, Codes::offset> {
     }
     // Groups of sixteen rows, sixteen at a time; a span may be the whole of a group or a part.
     void scales(Slab<Span>& slab, const SixteenRows& rows, int64_t first, int64_t columns) const {
+        if constexpr (Kind == Extra::exact) return;
         const int64_t end = (first + columns - 1) / weight.group + 1;
         int64_t s = 0, group = first / weight.group;
         for (int64_t from = group; from < end; from += 16) {

@@ -14,6 +14,7 @@
 // Codes enter unsigned, as code + offset: each sum starts from -offset * (sum of the token's codes), and is then an exact integer.
 #pragma once
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "cpu/avx512/transpose.hpp"
@@ -27,7 +28,7 @@ namespace lowbit::cpu {
 namespace {
 
 constexpr int64_t slab_columns = 512, block_of_tokens = 32;
-constexpr int64_t near_bytes = 256 << 10;  // fits the second-level cache beside other things
+constexpr int64_t near_bytes = 768 << 10;  // fits the second-level cache beside other things
 constexpr int most_slab_tokens = 6;        // at once: a vector multiplies faster than sums of more of them can be kept
 
 // What a type has besides scale * (code - offset) for each span of a row.
@@ -35,7 +36,10 @@ enum class Extra {
     none,
     zeros,     // integers that are subtracted from the codes
     minimums,  // numbers that are added to the values
+    exact,     // no scale either: sums stay integers, modulo 2^32
 };
+template <Extra extra>
+using SlabSum = std::conditional_t<extra == Extra::exact, int32_t, float>;
 
 template <int Span>
 struct Slab {
@@ -55,16 +59,17 @@ struct SlabToken {
     float scales[spans];
     float sums[spans];  // of the codes, times the scale where minimums want them
 
+    // `there` codes, and a scale for each block of them.
     template <Extra extra, bool pairs>
-    void pack(const BlockTokens& x, int64_t token, int64_t first, int32_t offset) {
-        const int64_t there = smaller(slab_columns, x.columns - first);
+    void pack(const int8_t* x, const float* block_scales, int64_t there, int32_t offset) {
         std::memset(this, 0, sizeof *this);
-        std::memcpy(codes, x.codes + token * x.columns + first, size_t(there));
+        std::memcpy(codes, x, size_t(there));
         for (int64_t s = 0; s * Span < there; ++s) {
             int32_t sum = 0;
             for (int64_t i = 0; i < Span; ++i) sum += codes[s * Span + i];
-            scales[s] = x.scales[(token * x.columns + first + s * Span) / block_of_tokens];
             starts[s] = -offset * sum;
+            if constexpr (extra == Extra::exact) continue;
+            scales[s] = block_scales[s * Span / block_of_tokens];
             sums[s] = extra == Extra::minimums ? scales[s] * float(sum) : float(sum);
         }
         if constexpr (pairs) {
@@ -87,18 +92,20 @@ inline void add_products(__m512i& sums, __m512i codes, __m512i token) { asm("vpd
 // Adds the products of some spans to sums[token][row], or begins them. The loops over vectors and tokens are unrolled for the integer sums
 // to stay in registers, which those in fp32 would not fit into beside them.
 template <int Span, Extra extra, int Tokens>
-[[gnu::noinline]] void multiply_slab(const Slab<Span>& slab, const SlabToken<Span>* x, int64_t spans, bool first, float* sums,
+[[gnu::noinline]] void multiply_slab(const Slab<Span>& slab, const SlabToken<Span>* x, int64_t columns, bool first, SlabSum<extra>* sums,
                                      int64_t stride) {
     constexpr int vectors = slab_rows / 16;
-    for (int64_t s = 0; s < spans; ++s) {
+    constexpr bool has_start = extra == Extra::none || extra == Extra::exact;
+    for (int64_t s = 0; s * Span < columns; ++s) {
         __m512i dots[vectors][Tokens];
 #pragma GCC unroll 16
         for (int t = 0; t < Tokens; ++t)
 #pragma GCC unroll 2
-            for (int v = 0; v < vectors; ++v)
-                dots[v][t] = extra == Extra::none ? _mm512_set1_epi32(x[t].starts[s]) : _mm512_setzero_si512();
+            for (int v = 0; v < vectors; ++v) dots[v][t] = has_start ? _mm512_set1_epi32(x[t].starts[s]) : _mm512_setzero_si512();
+        // A long span may end early.
+        const int64_t end = Span > 32 ? smaller((s + 1) * (Span / 4), ceil_div(columns, 4)) : (s + 1) * (Span / 4);
 #pragma GCC unroll 2
-        for (int64_t four = s * (Span / 4); four < (s + 1) * (Span / 4); ++four) {
+        for (int64_t four = s * (Span / 4); four < end; ++four) {
             __m512i codes[vectors];
 #pragma GCC unroll 2
             for (int v = 0; v < vectors; ++v) codes[v] = _mm512_load_si512(slab.codes[four][16 * v]);
@@ -110,13 +117,23 @@ template <int Span, Extra extra, int Tokens>
             }
         }
         const auto begun = __mmask16(first && s == 0 ? 0 : 0xffff);
+        if constexpr (extra == Extra::exact) {
+#pragma GCC unroll 16
+            for (int t = 0; t < Tokens; ++t)
+#pragma GCC unroll 2
+                for (int v = 0; v < vectors; ++v) {
+                    int32_t* to = sums + t * stride + 16 * v;
+                    _mm512_storeu_si512(to, _mm512_add_epi32(dots[v][t], _mm512_maskz_loadu_epi32(begun, to)));
+                }
+            continue;
+        }
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; ++v) {
             const __m512 scales = _mm512_load_ps(slab.scales[s] + 16 * v);
             const __m512 extras = extra == Extra::none ? __m512{} : _mm512_load_ps(slab.extras[s] + 16 * v);
 #pragma GCC unroll 16
             for (int t = 0; t < Tokens; ++t) {
-                float* to = sums + t * stride + 16 * v;
+                auto* to = reinterpret_cast<float*>(sums + t * stride + 16 * v);
                 __m512 dot = _mm512_cvtepi32_ps(dots[v][t]), total = _mm512_maskz_loadu_ps(begun, to);
                 const __m512 sum = _mm512_set1_ps(x[t].sums[s]);
                 // Integers below 2^24: exact.
@@ -154,7 +171,7 @@ struct Ahead {
 
 // The tokens of a piece in groups of about the same size.
 template <int Span, Extra extra>
-void multiply_tokens(const Slab<Span>& slab, const SlabToken<Span>* x, int64_t tokens, int64_t spans, bool first, float* sums,
+void multiply_tokens(const Slab<Span>& slab, const SlabToken<Span>* x, int64_t tokens, int64_t columns, bool first, SlabSum<extra>* sums,
                      int64_t stride, const Ahead& ahead) {
     const int64_t groups = ceil_div(tokens, most_slab_tokens);
     for (int64_t group = 0; group < groups; ++group) {
@@ -162,7 +179,7 @@ void multiply_tokens(const Slab<Span>& slab, const SlabToken<Span>* x, int64_t t
         ahead.ask(group, groups);
         [&]<int... Some>(std::integer_sequence<int, Some...>) {
             ((count == Some + 1 &&
-              (multiply_slab<Span, extra, Some + 1>(slab, x + token, spans, first, sums + token * stride, stride), true)) ||
+              (multiply_slab<Span, extra, Some + 1>(slab, x + token, columns, first, sums + token * stride, stride), true)) ||
              ...);
         }
         (std::make_integer_sequence<int, most_slab_tokens>());
@@ -199,16 +216,19 @@ struct SlabProduct {
     static int64_t packed_bytes(int64_t tokens, int64_t columns) { return tokens * slabs(columns) * int64_t(sizeof(Token)); }
 
     // [slab along K][token]
-    static void pack(const BlockTokens& x, int64_t part, int64_t parts, uint8_t* packed) {
-        auto* tokens = reinterpret_cast<Token*>(packed);
-        for (int64_t token = x.tokens * part / parts; token < x.tokens * (part + 1) / parts; ++token)
-            for (int64_t k = 0; k < slabs(x.columns); ++k)
-                tokens[k * x.tokens + token].template pack<extra, Source::pairs>(x, token, k * slab_columns, Source::offset);
+    static void pack(const int8_t* codes, int64_t stride, const float* scales, int64_t tokens, int64_t columns, int64_t part, int64_t parts,
+                     uint8_t* packed) {
+        auto* to = reinterpret_cast<Token*>(packed);
+        for (int64_t token = tokens * part / parts; token < tokens * (part + 1) / parts; ++token)
+            for (int64_t k = 0; k < columns; k += slab_columns)
+                to[k / slab_columns * tokens + token].template pack<extra, Source::pairs>(
+                    codes + token * stride + k, scales ? scales + (token * columns + k) / block_of_tokens : nullptr,
+                    smaller(slab_columns, columns - k), Source::offset);
     }
 
     static void decode(const Source& source, Slab<span>& slab, int64_t row, int64_t first, int64_t columns, const Ahead& ahead) {
-        constexpr int64_t step = Source::step, whole = span > step ? span : step;
-        const int64_t steps = ceil_div(columns, whole) * whole / step, halves = slab_rows / 16;
+        constexpr int64_t step = Source::step, halves = slab_rows / 16;
+        const int64_t steps = ceil_div(columns, step);
         for (int half = 0; half < halves; ++half) {
             const SixteenRows sixteen(source.weight, row + 16 * half, 16 * half);
             for (int64_t i = 0; i < steps; ++i) {
@@ -219,8 +239,8 @@ struct SlabProduct {
         }
     }
 
-    static void multiply(const CodedWeight& weight, const uint8_t* packed, int64_t tokens, int64_t first, int64_t count, float* sums,
-                         int64_t stride) {
+    static void multiply(const CodedWeight& weight, const uint8_t* packed, int64_t tokens, int64_t first, int64_t count,
+                         SlabSum<extra>* sums, int64_t stride) {
         const Source source(weight);
         const Scratch<Slab<span>> memory(1);
         Slab<span>& slab = *memory.data();
@@ -228,31 +248,52 @@ struct SlabProduct {
             const int64_t columns = smaller(slab_columns, weight.columns - k);
             const Token* x = reinterpret_cast<const Token*>(packed) + k / slab_columns * tokens + first;
             decode(source, slab, row, k, columns, while_decoding);
-            multiply_tokens<span, extra>(slab, x, count, ceil_div(columns, span), k == 0, sums + row, stride, while_multiplying);
+            multiply_tokens<span, extra>(slab, x, count, columns, k == 0, sums + row, stride, while_multiplying);
         };
-        const auto row_at = [&](int64_t row) { return weight.codes + row * weight.row_stride; };
-        if (packed_bytes(count, weight.columns) <= near_bytes) {
+        // What is read after columns k of some rows: as much of other rows, from `next_k` on.
+        const auto as_much = [&](int64_t row, int64_t next_k) {
+            const int64_t columns = smaller(slab_columns, weight.columns - next_k), rows = smaller(slab_rows, weight.rows - row);
+            return Ahead{weight.codes + row * weight.row_stride + source.bytes(next_k), source.bytes(columns), rows, weight.row_stride};
+        };
+        if (count <= few_slab_tokens && packed_bytes(count, weight.columns) <= near_bytes) {
             // Few tokens stay near as a whole: rows are multiplied to their ends, and meanwhile the next ones are brought.
-            for (int64_t row = 0; row < weight.rows; row += slab_rows) {
-                const int64_t next = smaller(row + slab_rows, weight.rows), rows = smaller(slab_rows, weight.rows - next);
+            const bool near_rows = 6 * slab_rows * weight.row_stride <= near_bytes;
+            for (int64_t row = 0; row < weight.rows; row += slab_rows)
                 for (int64_t k = 0; k < weight.columns; k += slab_columns) {
-                    const int64_t part = rows * weight.row_stride / slabs(weight.columns);
-                    one(row, k, {row_at(next) + k / slab_columns * part, part, 1, 0}, {});
+                    const int64_t next = smaller(row + slab_rows, weight.rows), next_k = k + slab_columns;
+                    Ahead ahead = next_k < weight.columns ? as_much(row, next_k) : as_much(next, 0);
+                    if (near_rows) {
+                        const int64_t part = smaller(slab_rows, weight.rows - next) * weight.row_stride / slabs(weight.columns);
+                        ahead = {weight.codes + next * weight.row_stride + k / slab_columns * part, part, 1, 0};
+                    }
+                    one(row, k, ahead, {});
                 }
-            }
         } else {
             for (int64_t k = 0; k < weight.columns; k += slab_columns)
                 for (int64_t row = 0; row < weight.rows; row += slab_rows) {
-                    const bool is_last = row + slab_rows >= weight.rows;
-                    const int64_t next_k = is_last ? smaller(k + slab_columns, weight.columns) : k, next = is_last ? 0 : row + slab_rows;
-                    const int64_t bytes = source.bytes(smaller(slab_columns, weight.columns - next_k));
-                    one(row, k, {},
-                        {row_at(next) + source.bytes(next_k), bytes, smaller(slab_rows, weight.rows - next), weight.row_stride});
+                    const int64_t next = row + slab_rows, next_k = smaller(k + slab_columns, weight.columns);
+                    one(row, k, {}, next < weight.rows ? as_much(next, k) : as_much(0, next_k));
                 }
         }
     }
+};
 
-    static SlabLoop loop() { return {packed_bytes, pack, multiply}; }
+template <class Source>
+struct BlockProduct : SlabProduct<Source> {
+    using Base = SlabProduct<Source>;
+    static void pack(const BlockTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
+        Base::pack(x.codes, columns, x.scales, x.tokens, columns, part, parts, packed);
+    }
+    static BlockSlabs loop() { return {Base::packed_bytes, pack, Base::multiply}; }
+};
+
+template <class Source>
+struct ExactProduct : SlabProduct<Source> {
+    using Base = SlabProduct<Source>;
+    static void pack(const IntegerTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
+        Base::pack(x.codes, x.stride, nullptr, x.tokens, columns, part, parts, packed);
+    }
+    static ExactSlabs loop() { return {Base::packed_bytes, pack, Base::multiply}; }
 };
 
 }  // namespace
