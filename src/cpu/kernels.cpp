@@ -101,7 +101,10 @@ void register_kernels(core::Registry& registry) {
         if (!row.few_loops) add_apart(registry.matmul, row, "blocks_int8", supports_blocks_int8, run_blocks_int8);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add(registry.matmul, row, "weight4_int8", supports_weight4_int8, run_weight4_int8);
-    for (const IsaRow& row : isas_with_weight4()) add(registry.matmul, row, "weight4", row.supports4, run_weight4);
+    for (const IsaRow& row : isas_with_weight4()) {
+        if (row.isa->float_slabs) add_apart(registry.matmul, row, "slabs", supports_float_slabs, run_float_slabs, defers_float_slabs);
+        add(registry.matmul, row, "weight4", row.supports4, run_weight4);
+    }
     for (const IsaRow& row : rows)
         if (!row.few_loops) add(registry.matmul, row, "weight8", supports_weight8, run_weight8);
     for (const IsaRow& row : rows)

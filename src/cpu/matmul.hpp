@@ -40,6 +40,10 @@ void run_blocks_int8(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_slabs(const core::MatmulProblem& problem);
 std::string defers_slabs(const core::MatmulProblem& problem);
 void run_slabs(const Isa& isa, const core::MatmulProblem& problem);
+// The same, and rows of bf16, with tokens of bf16 or fp16.
+std::string supports_float_slabs(const core::MatmulProblem& problem);
+std::string defers_float_slabs(const core::MatmulProblem& problem);
+void run_float_slabs(const Isa& isa, const core::MatmulProblem& problem);
 
 // Everything else: blocks of both operands in fp32.
 std::string supports_dense(const core::MatmulProblem& problem);

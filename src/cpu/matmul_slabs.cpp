@@ -1,3 +1,6 @@
+#include <atomic>
+#include <cmath>
+
 #include "core/status.hpp"
 #include "cpu/finish.hpp"
 #include "cpu/matmul.hpp"
@@ -42,11 +45,31 @@ std::string reason_against_weight(const MatmulProblem& problem) {
     return group % 16 && group < problem.k() ? core::join("groups of ", group, " are not a multiple of 16") : "";
 }
 
-// Decoding a slab and turning it over pays from so many tokens on; how many depends on what else there is.
+template <class... Supports>
+bool any(const MatmulProblem& problem, Supports... supports) {
+    return (supports(problem).empty() || ...);
+}
+
+// Decoding a slab and turning it over pays from so many tokens on, as measured; how many depends on what else there is.
 int64_t fewest_tokens(const MatmulProblem& problem) {
-    const auto any = [&](auto... supports) { return (supports(problem).empty() || ...); };
     if (problem.weight.format().element == Element::q6_k) return 12;  // the most work to decode
-    return any(supports_ggml, supports_blocks_int8, supports_weight4_int8) ? 5 : any(supports_weight4, supports_weight8) ? 3 : 1;
+    return any(problem, supports_ggml, supports_blocks_int8, supports_weight4_int8) ? 5
+           : any(problem, supports_weight4, supports_weight8)                       ? 3
+                                                                                    : 1;
+}
+
+// The same for bf16 tokens, or fp16 ones, which are two products each.
+int64_t fewest_float_tokens(const MatmulProblem& problem) {
+    const bool two_parts = bf16_parts(problem.x) > 1, is_ggml = problem.weight.format().is_ggml();
+    if (any(problem, supports_weight4_bf16)) return 16;
+    if (any(problem, supports_weight4)) return is_ggml ? 8 : 33;
+    if (any(problem, supports_blocks)) return two_parts ? 16 : 12;
+    if (any(problem, supports_weight8)) return two_parts ? 16 : 6;
+    return 1;
+}
+
+std::string reason_against_few(const MatmulProblem& problem, int64_t fewest) {
+    return problem.m() < fewest ? core::join("fewer than ", fewest, " tokens: weights stream as they are") : "";
 }
 
 }  // namespace
@@ -57,24 +80,15 @@ std::string supports_slabs(const MatmulProblem& problem) {
     return reason_against_weight(problem);
 }
 
-std::string defers_slabs(const MatmulProblem& problem) {
-    const int64_t fewest = fewest_tokens(problem);
-    return problem.m() < fewest ? core::join("fewer than ", fewest, " tokens: weights stream as they are") : "";
-}
+std::string defers_slabs(const MatmulProblem& problem) { return reason_against_few(problem, fewest_tokens(problem)); }
 
-void run_slabs(const Isa& isa, const MatmulProblem& problem) {
-    const core::QuantizedView& view = problem.weight.quantized;
+namespace {
+
+// A product in pieces; rows_of(first, rows, scales) brings the weight of each.
+template <class Loop, class Tokens, class Rows>
+void run(const Isa& isa, const MatmulProblem& problem, const Loop& loop, const Tokens& x, const Rows& rows_of) {
     const core::Context& context = *problem.context;
-    const PreparedBlocks x = prepare_blocks(context, problem.x.quantized);
-    const BlockTokens tokens = x.part(0, problem.m());
-    const auto rows_of = [&](int64_t first, int64_t rows, RowScales& scales) {
-        CodedWeight weight = rows_of_weight<CodedWeight>(isa, view, first, rows, scales);
-        weight.element = view.format.element;
-        return weight;
-    };
-    RowScales none;
-    const BlockSlabs loop = isa.integer_slabs(rows_of(0, 0, none), tokens.one_scale);
-    const core::Buffer memory_of_tokens = pack_tokens(context, loop, tokens, problem.k());
+    const core::Buffer memory_of_tokens = pack_tokens(context, loop, x, problem.k());
     const auto* packed = reinterpret_cast<const uint8_t*>(memory_of_tokens.data());
     const Finisher finisher(problem, isa);
     const Pieces pieces = cut_slabs(problem);
@@ -88,6 +102,70 @@ void run_slabs(const Isa& isa, const MatmulProblem& problem) {
                       piece.stride());
         finisher.store(piece, sums);
     });
+}
+
+CodedWeight coded_rows(const Isa& isa, const core::QuantizedView& view, int64_t first, int64_t rows, RowScales& scales) {
+    CodedWeight weight = rows_of_weight<CodedWeight>(isa, view, first, rows, scales);
+    weight.element = view.format.element;
+    return weight;
+}
+
+// Products of bf16 take subnormal numbers for zero, and no sum shall overflow before it is scaled that would not do so in the end.
+bool fits_bf16_products(const core::Context& context, const FloatTokens& x, int64_t columns) {
+    std::atomic<bool> fits{true};
+    context.parallel(x.tokens, [&](int64_t token) {
+        const float* values = x.values + token * x.stride;
+        bool inside = true;
+        for (int64_t i = 0; i < columns; ++i) {
+            const float magnitude = std::abs(values[i]);
+            inside &= magnitude == 0.0f || (magnitude >= 0x1p-100f && magnitude <= 0x1p+90f);
+        }
+        if (!inside) fits = false;
+    });
+    return fits;
+}
+
+}  // namespace
+
+void run_slabs(const Isa& isa, const MatmulProblem& problem) {
+    const core::QuantizedView& view = problem.weight.quantized;
+    const PreparedBlocks x = prepare_blocks(*problem.context, problem.x.quantized);
+    const auto rows_of = [&](int64_t first, int64_t rows, RowScales& scales) { return coded_rows(isa, view, first, rows, scales); };
+    RowScales none;
+    run(isa, problem, isa.integer_slabs(rows_of(0, 0, none), x.one_scale), x.part(0, problem.m()), rows_of);
+}
+
+std::string supports_float_slabs(const MatmulProblem& problem) {
+    if (!problem.x.format().is_plain() || bf16_parts(problem.x) > 2) return "for tokens in bf16 or fp16";
+    if (problem.weight.is_quantized && !problem.weight.format().is_plain()) return reason_against_weight(problem);
+    if (problem.k() == 0) return "nothing to add up";
+    if (problem.weight.format().element != Element::bf16) return "for weights of bf16, or whose codes are integers of up to 8 bits";
+    return problem.weight.is_quantized || problem.weight.tensor.column_stride == 1 ? "" : "for rows of bf16 that run on";
+}
+
+std::string defers_float_slabs(const MatmulProblem& problem) { return reason_against_few(problem, fewest_float_tokens(problem)); }
+
+void run_float_slabs(const Isa& isa, const MatmulProblem& problem) {
+    const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
+    if (!fits_bf16_products(*problem.context, x.tokens, problem.k())) return run_dense(isa, problem);
+    const core::Operand& operand = problem.weight;
+    const auto rows_of = [&](int64_t first, int64_t rows, RowScales& scales) {
+        if (operand.is_quantized && !operand.format().is_plain()) return coded_rows(isa, operand.quantized, first, rows, scales);
+        CodedWeight weight;
+        weight.element = Element::bf16;
+        weight.rows = rows;
+        weight.columns = weight.group = problem.k();
+        if (operand.is_quantized) {
+            weight.codes = operand.quantized.row_codes(first);
+            weight.row_stride = operand.quantized.row_bytes();
+        } else {
+            weight.codes = static_cast<const uint8_t*>(operand.tensor.data) + operand.tensor.offset(first, 0) * 2;
+            weight.row_stride = operand.tensor.row_stride * 2;
+        }
+        return weight;
+    };
+    RowScales none;
+    run(isa, problem, isa.float_slabs(rows_of(0, 0, none), x.tokens.bf16_parts), x.tokens, rows_of);
 }
 
 }  // namespace lowbit::cpu

@@ -174,7 +174,7 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
             cases.push_back({bits, bits, size.m, size.n, size.k, kind, true});
 }
 
-// Tokens in blocks of int8, more of them and more of K than a slab of the CPU's has, with groups of every size it takes.
+// Tokens of int8, bf16 and fp16, more of them and more of K than a slab of the CPU's has, with groups of every size it takes.
 void add_slabs(std::vector<MatmulCase>& cases) {
     constexpr Shape sizes[] = {{6, 31, 480}, {300, 33, 544}, {47, 47, 1056}, {130, 65, 1536}, {9, 1, 96}, {17, 33, 2080}};
     struct Pair {
@@ -211,7 +211,25 @@ void add_slabs(std::vector<MatmulCase>& cases) {
                              Pair{"q8_1", "q6_k"},
                              Pair{"int8:row", "int8:row"},
                              Pair{"uint8:row:asym", "int8:row"},
-                             Pair{"int8:row", "uint8:row:asym"}}) {
+                             Pair{"int8:row", "uint8:row:asym"},
+                             Pair{"bf16", "int4:g128"},
+                             Pair{"bf16", "int4:g48"},
+                             Pair{"fp16", "uint4:g32:asym"},
+                             Pair{"bf16", "uint8:g80:asym"},
+                             Pair{"fp16", "int8:row"},
+                             Pair{"bf16", "nvfp4"},
+                             Pair{"fp16", "mxfp4"},
+                             Pair{"bf16", "q4_0"},
+                             Pair{"fp16", "q4_1"},
+                             Pair{"bf16", "q5_0"},
+                             Pair{"bf16", "q8_0"},
+                             Pair{"fp16", "iq4_nl"},
+                             Pair{"bf16", "q2_k"},
+                             Pair{"bf16", "q3_k"},
+                             Pair{"bf16", "q4_k"},
+                             Pair{"fp16", "q6_k"},
+                             Pair{"bf16", "bf16"},
+                             Pair{"fp16", "bf16"}}) {
         const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
         for (const Shape& size : sizes)
             cases.push_back({x, weight, size.m, size.n, fitting_columns(x, weight, size.k),

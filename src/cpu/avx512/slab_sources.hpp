@@ -373,5 +373,36 @@ private:
     }
 };
 
+// use<Source>() for the source that decodes a weight of this kind; long_spans: tokens have no scales that change every 32 values.
+template <class Codes, Extra extra, class Use>
+auto with_running_source(const CodedWeight& kind, bool long_spans, const Use& use) {
+    const auto shares = [&](int64_t span) { return kind.group >= kind.columns || kind.group % span == 0; };
+    if (long_spans && shares(128)) return use.template operator()<RunningSource<Codes, 128, extra>>();
+    if (shares(32)) return use.template operator()<RunningSource<Codes, 32, extra>>();
+    return use.template operator()<RunningSource<Codes, 16, extra>>();
+}
+
+template <class Use>
+auto with_source(const CodedWeight& kind, bool long_spans, const Use& use) {
+    switch (kind.element) {
+    case Element::int4: return with_running_source<Int4Codes, Extra::none>(kind, long_spans, use);
+    case Element::uint4: return with_running_source<Uint4Codes, Extra::zeros>(kind, long_spans, use);
+    case Element::fp4_e2m1: return with_running_source<Fp4Codes, Extra::none>(kind, long_spans, use);
+    case Element::int8: return with_running_source<Int8Codes, Extra::none>(kind, long_spans, use);
+    case Element::uint8: return with_running_source<Uint8Codes, Extra::zeros>(kind, long_spans, use);
+    case Element::q4_0: return use.template operator()<SmallSource<Element::q4_0, Extra::none, 8>>();
+    case Element::q4_1: return use.template operator()<SmallSource<Element::q4_1, Extra::minimums, 0>>();
+    case Element::q5_0: return use.template operator()<SmallSource<Element::q5_0, Extra::none, 16>>();
+    case Element::q5_1: return use.template operator()<SmallSource<Element::q5_1, Extra::minimums, 0>>();
+    case Element::q8_0: return use.template operator()<SmallSource<Element::q8_0, Extra::none, 128>>();
+    case Element::iq4_nl: return use.template operator()<SmallSource<Element::iq4_nl, Extra::none, 128>>();
+    case Element::q2_k: return use.template operator()<SuperSource<Element::q2_k, 16, Extra::minimums, 0>>();
+    case Element::q3_k: return use.template operator()<SuperSource<Element::q3_k, 16, Extra::none, 4>>();
+    case Element::q4_k: return use.template operator()<SuperSource<Element::q4_k, 32, Extra::minimums, 0>>();
+    case Element::q5_k: return use.template operator()<SuperSource<Element::q5_k, 32, Extra::minimums, 0>>();
+    default: return use.template operator()<SuperSource<Element::q6_k, 16, Extra::none, 32>>();
+    }
+}
+
 }  // namespace
 }  // namespace lowbit::cpu

@@ -169,20 +169,35 @@ struct Ahead {
     }
 };
 
+// What a Source's slabs are multiplied with: tokens of int8.
+template <class Source>
+struct IntegerArithmetic {
+    using Slab = cpu::Slab<Source::span>;
+    using Token = SlabToken<Source::span>;
+    using Sum = SlabSum<Source::extra>;
+    static constexpr int most_tokens = most_slab_tokens;
+
+    static void prepare(Slab&, int64_t) {}
+    template <int Tokens>
+    static void multiply(const Slab& slab, const Token* x, int64_t columns, bool first, Sum* sums, int64_t stride) {
+        multiply_slab<Source::span, Source::extra, Tokens>(slab, x, columns, first, sums, stride);
+    }
+};
+
 // The tokens of a piece in groups of about the same size.
-template <int Span, Extra extra>
-void multiply_tokens(const Slab<Span>& slab, const SlabToken<Span>* x, int64_t tokens, int64_t columns, bool first, SlabSum<extra>* sums,
-                     int64_t stride, const Ahead& ahead) {
-    const int64_t groups = ceil_div(tokens, most_slab_tokens);
+template <class Arithmetic>
+void multiply_tokens(const typename Arithmetic::Slab& slab, const typename Arithmetic::Token* x, int64_t tokens, int64_t columns,
+                     bool first, typename Arithmetic::Sum* sums, int64_t stride, const Ahead& ahead) {
+    const int64_t groups = ceil_div(tokens, Arithmetic::most_tokens);
     for (int64_t group = 0; group < groups; ++group) {
         const int64_t token = tokens * group / groups, count = tokens * (group + 1) / groups - token;
         ahead.ask(group, groups);
         [&]<int... Some>(std::integer_sequence<int, Some...>) {
             ((count == Some + 1 &&
-              (multiply_slab<Span, extra, Some + 1>(slab, x + token, columns, first, sums + token * stride, stride), true)) ||
+              (Arithmetic::template multiply<Some + 1>(slab, x + token, columns, first, sums + token * stride, stride), true)) ||
              ...);
         }
-        (std::make_integer_sequence<int, most_slab_tokens>());
+        (std::make_integer_sequence<int, Arithmetic::most_tokens>());
     }
 }
 
@@ -206,27 +221,21 @@ struct SixteenRows {
     }
 };
 
-template <class Source>
+template <class Source, class Arithmetic = IntegerArithmetic<Source>>
 struct SlabProduct {
-    static constexpr int span = Source::span;
-    static constexpr Extra extra = Source::extra;
-    using Token = SlabToken<span>;
+    using Slab = typename Arithmetic::Slab;
+    using Token = typename Arithmetic::Token;
+    using Sum = typename Arithmetic::Sum;
 
     static int64_t slabs(int64_t columns) { return ceil_div(columns, slab_columns); }
     static int64_t packed_bytes(int64_t tokens, int64_t columns) { return tokens * slabs(columns) * int64_t(sizeof(Token)); }
 
-    // [slab along K][token]
-    static void pack(const int8_t* codes, int64_t stride, const float* scales, int64_t tokens, int64_t columns, int64_t part, int64_t parts,
-                     uint8_t* packed) {
-        auto* to = reinterpret_cast<Token*>(packed);
-        for (int64_t token = tokens * part / parts; token < tokens * (part + 1) / parts; ++token)
-            for (int64_t k = 0; k < columns; k += slab_columns)
-                to[k / slab_columns * tokens + token].template pack<extra, Source::pairs>(
-                    codes + token * stride + k, scales ? scales + (token * columns + k) / block_of_tokens : nullptr,
-                    smaller(slab_columns, columns - k), Source::offset);
+    // Tokens lie as [slab along K][token].
+    static Token& token_at(uint8_t* packed, int64_t tokens, int64_t token, int64_t k) {
+        return reinterpret_cast<Token*>(packed)[k / slab_columns * tokens + token];
     }
 
-    static void decode(const Source& source, Slab<span>& slab, int64_t row, int64_t first, int64_t columns, const Ahead& ahead) {
+    static void decode(const Source& source, Slab& slab, int64_t row, int64_t first, int64_t columns, const Ahead& ahead) {
         constexpr int64_t step = Source::step, halves = slab_rows / 16;
         const int64_t steps = ceil_div(columns, step);
         for (int half = 0; half < halves; ++half) {
@@ -239,16 +248,17 @@ struct SlabProduct {
         }
     }
 
-    static void multiply(const CodedWeight& weight, const uint8_t* packed, int64_t tokens, int64_t first, int64_t count,
-                         SlabSum<extra>* sums, int64_t stride) {
+    static void multiply(const CodedWeight& weight, const uint8_t* packed, int64_t tokens, int64_t first, int64_t count, Sum* sums,
+                         int64_t stride) {
         const Source source(weight);
-        const Scratch<Slab<span>> memory(1);
-        Slab<span>& slab = *memory.data();
+        const Scratch<Slab> memory(1);
+        Slab& slab = *memory.data();
         const auto one = [&](int64_t row, int64_t k, const Ahead& while_decoding, const Ahead& while_multiplying) {
             const int64_t columns = smaller(slab_columns, weight.columns - k);
             const Token* x = reinterpret_cast<const Token*>(packed) + k / slab_columns * tokens + first;
             decode(source, slab, row, k, columns, while_decoding);
-            multiply_tokens<span, extra>(slab, x, count, columns, k == 0, sums + row, stride, while_multiplying);
+            Arithmetic::prepare(slab, columns);
+            multiply_tokens<Arithmetic>(slab, x, count, columns, k == 0, sums + row, stride, while_multiplying);
         };
         // What is read after columns k of some rows: as much of other rows, from `next_k` on.
         const auto as_much = [&](int64_t row, int64_t next_k) {
@@ -282,7 +292,13 @@ template <class Source>
 struct BlockProduct : SlabProduct<Source> {
     using Base = SlabProduct<Source>;
     static void pack(const BlockTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
-        Base::pack(x.codes, columns, x.scales, x.tokens, columns, part, parts, packed);
+        for (int64_t token = x.tokens * part / parts; token < x.tokens * (part + 1) / parts; ++token)
+            for (int64_t k = 0; k < columns; k += slab_columns) {
+                const int64_t first = token * columns + k;
+                Base::token_at(packed, x.tokens, token, k)
+                    .template pack<Source::extra, Source::pairs>(x.codes + first, x.scales + first / block_of_tokens,
+                                                                 smaller(slab_columns, columns - k), Source::offset);
+            }
     }
     static BlockSlabs loop() { return {Base::packed_bytes, pack, Base::multiply}; }
 };
@@ -291,7 +307,11 @@ template <class Source>
 struct ExactProduct : SlabProduct<Source> {
     using Base = SlabProduct<Source>;
     static void pack(const IntegerTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
-        Base::pack(x.codes, x.stride, nullptr, x.tokens, columns, part, parts, packed);
+        for (int64_t token = x.tokens * part / parts; token < x.tokens * (part + 1) / parts; ++token)
+            for (int64_t k = 0; k < columns; k += slab_columns)
+                Base::token_at(packed, x.tokens, token, k)
+                    .template pack<Source::extra, Source::pairs>(x.codes + token * x.stride + k, nullptr,
+                                                                 smaller(slab_columns, columns - k), Source::offset);
     }
     static ExactSlabs loop() { return {Base::packed_bytes, pack, Base::multiply}; }
 };
