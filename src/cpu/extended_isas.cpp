@@ -24,7 +24,7 @@ const Isa& avx512_popcnt_isa() {
 const Isa& avx512_bf16_isa() {
     static const Isa isa = extended("avx512_bf16", [](Isa& table) {
         table.weight4 = avx512_bf16::weight4;
-        table.float_slabs = avx512_bf16::float_slabs;
+        table.bf16_slabs = avx512_bf16::bf16_slabs;
         table.packed4_bytes = avx512_bf16::packed4_bytes;
         table.pack4 = avx512_bf16::pack4;
     });

@@ -56,7 +56,7 @@ struct FloatTokens {
     int bf16_parts = 3;               // every value is the sum of at most so many bf16 numbers
 };
 
-// Codes of any type that SlabLoop takes: running codes in groups, GGML blocks, or bf16 numbers.
+// Codes of any type that SlabLoop takes: running codes in groups, GGML blocks, or numbers as they are.
 struct CodedWeight {
     Element element = Element::int8;
     const uint8_t* codes = nullptr;
@@ -177,8 +177,9 @@ struct Isa {
     // Many tokens in blocks times codes of this kind, and what int8 does for many tokens; no such functions: the others do it.
     BlockSlabs (*integer_slabs)(const CodedWeight& kind, bool one_scale) = nullptr;
     ExactSlabs (*exact_slabs)() = nullptr;
-    // Many fp32 tokens, sums of at most two bf16 numbers each, whose magnitudes are 0 or within 2^-100 .. 2^90.
-    FloatSlabs (*float_slabs)(const CodedWeight& kind, int bf16_parts) = nullptr;
+    // Many fp32 tokens; and such as are sums of at most two bf16 numbers each, whose magnitudes are 0 or within 2^-100 .. 2^90.
+    FloatSlabs (*float_slabs)(const CodedWeight& kind) = nullptr;
+    FloatSlabs (*bf16_slabs)(const CodedWeight& kind, int bf16_parts) = nullptr;
 
     // Conversion of n values; source and destination contiguous, of type fp32, fp16 or bf16. Ties to even; exactly core/numeric.hpp.
     void (*to_float)(Element type, const void* source, float* destination, int64_t n);
@@ -223,10 +224,11 @@ BlockLoop<BlockTokens> avx2_integer_blocks(Element weight);
 BlockLoop<BlockTokens> avx512_integer_blocks(Element weight);
 BlockSlabs avx512_integer_slabs(const CodedWeight& kind, bool one_scale);
 ExactSlabs avx512_exact_slabs();
+FloatSlabs avx512_float_slabs(const CodedWeight& kind);
 
-// Isa::weight4, packed4_bytes, pack4 and float_slabs with AVX-512's products of bf16.
+// Isa::weight4, packed4_bytes, pack4 and bf16_slabs with AVX-512's products of bf16.
 namespace avx512_bf16 {
-FloatSlabs float_slabs(const CodedWeight& kind, int bf16_parts);
+FloatSlabs bf16_slabs(const CodedWeight& kind, int bf16_parts);
 int64_t packed4_bytes(const Weight4& kind, const FloatTokens& x);
 void pack4(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed);
 void weight4(const Weight4& weight, const FloatTokens& x, float* out, int64_t out_stride);

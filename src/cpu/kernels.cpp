@@ -102,7 +102,9 @@ void register_kernels(core::Registry& registry) {
     for (const IsaRow& row : rows)
         if (!row.few_loops) add(registry.matmul, row, "weight4_int8", supports_weight4_int8, run_weight4_int8);
     for (const IsaRow& row : isas_with_weight4()) {
-        if (row.isa->float_slabs) add_apart(registry.matmul, row, "slabs", supports_float_slabs, run_float_slabs, defers_float_slabs);
+        if (row.isa->bf16_slabs) add_apart(registry.matmul, row, "slabs", supports_bf16_slabs, run_bf16_slabs, defers_bf16_slabs);
+        if (row.isa->float_slabs && !row.few_loops)
+            add_apart(registry.matmul, row, "float_slabs", supports_float_slabs, run_float_slabs, defers_float_slabs);
         add(registry.matmul, row, "weight4", row.supports4, run_weight4);
     }
     for (const IsaRow& row : rows)

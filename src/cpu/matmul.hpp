@@ -41,6 +41,10 @@ std::string supports_slabs(const core::MatmulProblem& problem);
 std::string defers_slabs(const core::MatmulProblem& problem);
 void run_slabs(const Isa& isa, const core::MatmulProblem& problem);
 // The same, and rows of bf16, with tokens of bf16 or fp16.
+std::string supports_bf16_slabs(const core::MatmulProblem& problem);
+std::string defers_bf16_slabs(const core::MatmulProblem& problem);
+void run_bf16_slabs(const Isa& isa, const core::MatmulProblem& problem);
+// Any tokens in fp32, most weights.
 std::string supports_float_slabs(const core::MatmulProblem& problem);
 std::string defers_float_slabs(const core::MatmulProblem& problem);
 void run_float_slabs(const Isa& isa, const core::MatmulProblem& problem);

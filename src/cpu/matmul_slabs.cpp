@@ -13,7 +13,7 @@ namespace {
 
 using core::MatmulProblem;
 
-std::string reason_against_weight(const MatmulProblem& problem) {
+std::string reason_against_weight(const MatmulProblem& problem, bool only_integers = true) {
     const core::Format& format = problem.weight.format();
     if (problem.k() == 0) return "nothing to add up";
     switch (format.element) {
@@ -37,7 +37,12 @@ std::string reason_against_weight(const MatmulProblem& problem) {
     case Element::uint8:
         if (!format.asymmetric) return "unsigned codes without zero points";
         break;
-    default: return "for weights whose codes are integers of up to 8 bits";
+    case Element::nf4:
+    case Element::fp8_e4m3:
+    case Element::fp8_e5m2:
+        if (!only_integers) break;
+        [[fallthrough]];
+    default: return only_integers ? "for weights whose codes are integers of up to 8 bits" : "for weights of 4 to 32 bits";
     }
     if (!problem.weight.is_quantized) return "the weight is not quantized";
     if (problem.k() % 32) return core::join("K = ", problem.k(), " is not a multiple of 32");
@@ -58,8 +63,17 @@ int64_t fewest_tokens(const MatmulProblem& problem) {
                                                                                     : 1;
 }
 
-// The same for bf16 tokens, or fp16 ones, which are two products each.
+// The same for tokens in fp32 ...
 int64_t fewest_float_tokens(const MatmulProblem& problem) {
+    const Element element = problem.weight.format().element;
+    if (element == Element::fp32) return 32;  // nothing is to be decoded
+    if (any(problem, supports_weight4)) return element == Element::nf4 || problem.weight.format().is_ggml() ? 8 : 24;
+    if (any(problem, supports_weight8)) return 12;
+    return any(problem, supports_blocks) ? 20 : 1;
+}
+
+// ... for bf16 tokens, or fp16 ones, which are two products each.
+int64_t fewest_bf16_tokens(const MatmulProblem& problem) {
     const bool two_parts = bf16_parts(problem.x) > 1, is_ggml = problem.weight.format().is_ggml();
     if (any(problem, supports_weight4_bf16)) return 16;
     if (any(problem, supports_weight4)) return is_ggml ? 8 : 33;
@@ -110,6 +124,30 @@ CodedWeight coded_rows(const Isa& isa, const core::QuantizedView& view, int64_t 
     return weight;
 }
 
+// Codes as coded_rows brings them, or rows of numbers.
+template <class LoopOf>
+void run_with_floats(const Isa& isa, const MatmulProblem& problem, const FloatTokens& x, const LoopOf& loop_of) {
+    const core::Operand& operand = problem.weight;
+    const auto rows_of = [&](int64_t first, int64_t rows, RowScales& scales) {
+        if (operand.is_quantized && !operand.format().is_plain()) return coded_rows(isa, operand.quantized, first, rows, scales);
+        CodedWeight weight;
+        weight.element = operand.format().element;
+        weight.rows = rows;
+        weight.columns = weight.group = problem.k();
+        if (operand.is_quantized) {
+            weight.codes = operand.quantized.row_codes(first);
+            weight.row_stride = operand.quantized.row_bytes();
+        } else {
+            const int64_t bytes = core::element_bytes(weight.element);
+            weight.codes = static_cast<const uint8_t*>(operand.tensor.data) + operand.tensor.offset(first, 0) * bytes;
+            weight.row_stride = operand.tensor.row_stride * bytes;
+        }
+        return weight;
+    };
+    RowScales none;
+    run(isa, problem, loop_of(rows_of(0, 0, none)), x, rows_of);
+}
+
 // Products of bf16 take subnormal numbers for zero, and no sum shall overflow before it is scaled that would not do so in the end.
 bool fits_bf16_products(const core::Context& context, const FloatTokens& x, int64_t columns) {
     std::atomic<bool> fits{true};
@@ -136,36 +174,35 @@ void run_slabs(const Isa& isa, const MatmulProblem& problem) {
 }
 
 std::string supports_float_slabs(const MatmulProblem& problem) {
-    if (!problem.x.format().is_plain() || bf16_parts(problem.x) > 2) return "for tokens in bf16 or fp16";
-    if (problem.weight.is_quantized && !problem.weight.format().is_plain()) return reason_against_weight(problem);
+    if (problem.raw_integers()) return "no raw int32 output";
     if (problem.k() == 0) return "nothing to add up";
-    if (problem.weight.format().element != Element::bf16) return "for weights of bf16, or whose codes are integers of up to 8 bits";
-    return problem.weight.is_quantized || problem.weight.tensor.column_stride == 1 ? "" : "for rows of bf16 that run on";
+    const core::Operand& weight = problem.weight;
+    if (weight.is_quantized && !weight.format().is_plain()) return reason_against_weight(problem, false);
+    const Element element = weight.format().element;
+    if (element != Element::fp32 && element != Element::fp16 && element != Element::bf16) return "for numbers of 16 and 32 bits";
+    return weight.is_quantized || weight.tensor.column_stride == 1 ? "" : "for rows that run on";
 }
 
 std::string defers_float_slabs(const MatmulProblem& problem) { return reason_against_few(problem, fewest_float_tokens(problem)); }
 
 void run_float_slabs(const Isa& isa, const MatmulProblem& problem) {
     const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
+    run_with_floats(isa, problem, x.tokens, isa.float_slabs);
+}
+
+std::string supports_bf16_slabs(const MatmulProblem& problem) {
+    if (!problem.x.format().is_plain() || bf16_parts(problem.x) > 2) return "for tokens in bf16 or fp16";
+    if (std::string reason = supports_float_slabs(problem); !reason.empty()) return reason;
+    if (problem.weight.is_quantized && !problem.weight.format().is_plain()) return reason_against_weight(problem);
+    return problem.weight.format().element == Element::bf16 ? "" : "for weights of bf16, or whose codes are integers of up to 8 bits";
+}
+
+std::string defers_bf16_slabs(const MatmulProblem& problem) { return reason_against_few(problem, fewest_bf16_tokens(problem)); }
+
+void run_bf16_slabs(const Isa& isa, const MatmulProblem& problem) {
+    const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
     if (!fits_bf16_products(*problem.context, x.tokens, problem.k())) return run_dense(isa, problem);
-    const core::Operand& operand = problem.weight;
-    const auto rows_of = [&](int64_t first, int64_t rows, RowScales& scales) {
-        if (operand.is_quantized && !operand.format().is_plain()) return coded_rows(isa, operand.quantized, first, rows, scales);
-        CodedWeight weight;
-        weight.element = Element::bf16;
-        weight.rows = rows;
-        weight.columns = weight.group = problem.k();
-        if (operand.is_quantized) {
-            weight.codes = operand.quantized.row_codes(first);
-            weight.row_stride = operand.quantized.row_bytes();
-        } else {
-            weight.codes = static_cast<const uint8_t*>(operand.tensor.data) + operand.tensor.offset(first, 0) * 2;
-            weight.row_stride = operand.tensor.row_stride * 2;
-        }
-        return weight;
-    };
-    RowScales none;
-    run(isa, problem, isa.float_slabs(rows_of(0, 0, none), x.tokens.bf16_parts), x.tokens, rows_of);
+    run_with_floats(isa, problem, x.tokens, [&](const CodedWeight& kind) { return isa.bf16_slabs(kind, x.tokens.bf16_parts); });
 }
 
 }  // namespace lowbit::cpu

@@ -174,7 +174,7 @@ void add_many_tokens(std::vector<MatmulCase>& cases) {
             cases.push_back({bits, bits, size.m, size.n, size.k, kind, true});
 }
 
-// Tokens of int8, bf16 and fp16, more of them and more of K than a slab of the CPU's has, with groups of every size it takes.
+// Tokens of every kind, more of them and more of K than a slab of the CPU's has, with groups of every size it takes.
 void add_slabs(std::vector<MatmulCase>& cases) {
     constexpr Shape sizes[] = {{6, 31, 480}, {300, 33, 544}, {47, 47, 1056}, {130, 65, 1536}, {9, 1, 96}, {17, 33, 2080}};
     struct Pair {
@@ -229,7 +229,16 @@ void add_slabs(std::vector<MatmulCase>& cases) {
                              Pair{"bf16", "q4_k"},
                              Pair{"fp16", "q6_k"},
                              Pair{"bf16", "bf16"},
-                             Pair{"fp16", "bf16"}}) {
+                             Pair{"fp16", "bf16"},
+                             Pair{"fp32", "fp32"},
+                             Pair{"bf16", "fp16"},
+                             Pair{"fp32", "int4:g128"},
+                             Pair{"fp32", "nf4:g64"},
+                             Pair{"bf16", "fp8_e4m3:block128"},
+                             Pair{"fp32", "fp8_e5m2:row"},
+                             Pair{"fp8_e4m3:row", "fp8_e4m3:row"},
+                             Pair{"fp32", "q6_k"},
+                             Pair{"fp32", "uint4:g48:asym"}}) {
         const Format x = Format::parse(pair.x), weight = Format::parse(pair.weight);
         for (const Shape& size : sizes)
             cases.push_back({x, weight, size.m, size.n, fitting_columns(x, weight, size.k),

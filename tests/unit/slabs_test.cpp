@@ -78,6 +78,35 @@ TEST(Slabs, Int8FillsAllBitsOfASum) {
         for (int64_t r = 0; r < rows; ++r) ASSERT_EQ(y.at(t, r), 128.0 * 128.0 * columns);
 }
 
+// Codes that are no integers: all of them, NaN and infinity, too.
+TEST(Slabs, EveryCodeHasItsValue) {
+    constexpr int64_t rows = 256, tokens = 4, columns = 32;
+    const core::Context context;
+    for (const char* name : {"nf4:row", "fp8_e4m3:row", "fp8_e5m2:row", "fp4_e2m1:row"}) {
+        const verify::QuantizedStorage weight(with_float_scales(name), rows, columns);
+        fill(weight.view(), 0, 0, 0.5f);
+        const bool is_nibble = core::element_bits(weight.view().format.element) == 4;
+        for (int64_t row = 0; row < rows; ++row)
+            std::fill_n(weight.view().row_codes(row), weight.view().row_bytes(), uint8_t(is_nibble ? row % 16 * 17 : row));
+        verify::MatrixStorage x(Element::fp32, tokens, columns);
+        x.fill(std::vector<float>(tokens * columns, 2.0f));
+        const verify::MatrixStorage found(Element::fp32, tokens, rows), expected(Element::fp32, tokens, rows);
+        core::MatmulProblem problem;
+        problem.context = &context, problem.x = operand(x.tensor()), problem.weight = operand(weight.view()), problem.y = found.tensor();
+        if (!run("cpu_avx512_float_slabs", problem)) GTEST_SKIP() << "this CPU has no AVX-512 with VNNI";
+        problem.y = expected.tensor();
+        ASSERT_TRUE(run("reference", problem));
+        for (int64_t t = 0; t < tokens; ++t)
+            for (int64_t r = 0; r < rows; ++r) {
+                const double sum = expected.at(t, r);
+                if (std::isfinite(sum))
+                    ASSERT_NEAR(found.at(t, r), sum, 0x1p-20 * std::fabs(sum)) << name << " " << r;
+                else
+                    ASSERT_TRUE(found.same_bits(expected, t, r)) << name << " " << r;
+            }
+    }
+}
+
 // To the bit what fp32 vectors make of them.
 TEST(Slabs, LeaveExtremeTokensToVectors) {
     constexpr int64_t rows = 21, tokens = 18, columns = 288;

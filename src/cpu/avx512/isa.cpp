@@ -8,6 +8,7 @@ const Isa& avx512_isa() {
         Isa made = isa_of<Avx512>("avx512", avx512_float_blocks, avx512_integer_blocks);
         made.integer_slabs = avx512_integer_slabs;
         made.exact_slabs = avx512_exact_slabs;
+        made.float_slabs = avx512_float_slabs;
         return made;
     }();
     return isa;

@@ -112,6 +112,7 @@ struct RunningSource : SlabSource<Span, Kind, Codes::offset> {
     using Base = SlabSource<Span, Kind, Codes::offset>;
     using Base::Base;
     using Base::weight;
+    using Numbers = Codes;
     static constexpr bool pairs = Codes::bits == 4;
     static constexpr int64_t step = 512 / Codes::bits;
     static constexpr int64_t bytes(int64_t values) { return values * Codes::bits / 8; }

@@ -155,7 +155,7 @@ struct Ahead {
 
     // What falls to one of `parts` parts. GCC takes a function that does nothing else for one that does nothing, and drops calls of it.
     [[gnu::always_inline]] void ask(int64_t index, int64_t parts) const {
-        if (bytes == 0) return;
+        if (bytes <= 0) return;  // rows may lie in the other order
         const int64_t in_row = ceil_div(bytes, line), lines = rows * in_row, first = lines * index / parts;
         const uint8_t* row = at + first / in_row * stride;
         int64_t i = first % in_row;

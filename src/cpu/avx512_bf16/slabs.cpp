@@ -159,6 +159,6 @@ FloatSlabs loop_of(const CodedWeight& kind) {
 
 }  // namespace
 
-FloatSlabs float_slabs(const CodedWeight& kind, int bf16_parts) { return bf16_parts == 1 ? loop_of<1>(kind) : loop_of<2>(kind); }
+FloatSlabs bf16_slabs(const CodedWeight& kind, int bf16_parts) { return bf16_parts == 1 ? loop_of<1>(kind) : loop_of<2>(kind); }
 
 }  // namespace lowbit::cpu::avx512_bf16
