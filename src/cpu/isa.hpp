@@ -34,19 +34,6 @@ struct Weight4 {
     const float* values = nullptr;  // what each of the 16 codes means, before zero point and scale
 };
 
-// 8-bit codes, integers or fp8: value = (code - zero) * scale.
-struct Weight8 {
-    const uint8_t* codes = nullptr;
-    Element element = Element::int8;
-    int64_t row_stride = 0;
-    int64_t rows = 0, columns = 0;
-    int64_t block_bytes = 0;        // 0: codes run on. 34: a q8_0 block: fp16 scale, then 32 codes
-    int64_t group = 0;              // running codes: values per scale, any size
-    const float* scales = nullptr;  // as above
-    const float* zeros = nullptr;
-    int64_t scale_stride = 0;
-};
-
 // fp32 tokens: [token][padded columns], `stride` values apart.
 struct FloatTokens {
     const float* values = nullptr;
@@ -56,15 +43,15 @@ struct FloatTokens {
     int bf16_parts = 3;               // every value is the sum of at most so many bf16 numbers
 };
 
-// Codes of any type that SlabLoop takes: running codes in groups, GGML blocks, or numbers as they are.
+// Codes in groups that run on, GGML blocks, or numbers as they are: value = (code - zero) * scale.
 struct CodedWeight {
     Element element = Element::int8;
     const uint8_t* codes = nullptr;
     int64_t row_stride = 0;
     int64_t rows = 0, columns = 0;
     int64_t block_bytes = 0;        // 0: codes run on
-    int64_t group = 0;              // running codes: values per scale, a multiple of 16, or >= columns
-    const float* scales = nullptr;  // as above
+    int64_t group = 0;              // running codes: values per scale
+    const float* scales = nullptr;  // as above; numbers have one scale, 1
     const float* zeros = nullptr;
     int64_t scale_stride = 0;
 };
@@ -108,13 +95,13 @@ struct BlockWeight {
     int64_t rows = 0, columns = 0;  // whole blocks
 };
 
-// The loop for one such type. Tokens are packed once for all rows, in `parts` parts, into aligned memory.
-template <class Tokens>
+// A loop that streams a weight past few tokens. These are packed once for all rows, in `parts` parts, into aligned memory.
+template <class Tokens, class Weight = BlockWeight>
 struct BlockLoop {
     int64_t (*packed_bytes)(int64_t tokens, int64_t columns);
     void (*pack)(const Tokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed);
     // out[row][token], in fp32.
-    void (*multiply)(const BlockWeight& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride);
+    void (*multiply)(const Weight& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride);
 };
 
 // Rows of a weight that a SlabLoop decodes at once.
@@ -122,8 +109,8 @@ constexpr int64_t slab_rows = 32;
 // Up to so many tokens it goes through rows to their ends, and the more of them follow one another the better.
 constexpr int64_t few_slab_tokens = 48;
 
-// The loop for many tokens: 32 rows of the weight are decoded into a slab, each in an element of vectors. Tokens are packed once for all
-// rows, in `parts` parts, into aligned memory.
+// The loop for many tokens: 32 rows of the weight, in groups of multiples of 16, are decoded into a slab, each in an element of vectors.
+// Tokens are packed once for all rows, in `parts` parts, into aligned memory.
 template <class Tokens, class Sum>
 struct SlabLoop {
     int64_t (*packed_bytes)(int64_t tokens, int64_t columns) = nullptr;
@@ -154,8 +141,9 @@ struct Isa {
     void (*pack4)(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) = nullptr;
     // int4 without, or uint4 with zero points, whole chunks, groups that divide 128 or are multiples of it, times blocks: sum over chunks
     // of both scales * (exact integer dot product). `values` is not looked at.
-    void (*weight4_int8)(const Weight4& weight, const BlockTokens& x, float* out, int64_t out_stride);
-    void (*weight8)(const Weight8& weight, const FloatTokens& x, float* out, int64_t out_stride);
+    BlockLoop<BlockTokens, Weight4> (*weight4_int8)(bool has_zeros);
+    // 8-bit codes (q8_0 as int8 in blocks), and numbers of 16 and 32 bits.
+    void (*rows)(const CodedWeight& weight, const FloatTokens& x, float* out, int64_t out_stride);
     // The same for fp32 rows, `row_stride` values apart, padded like the tokens; `columns` is a multiple of column_padding. Adds to `out`.
     void (*dense)(const float* weight, int64_t row_stride, int64_t rows, int64_t columns, const FloatTokens& x, float* out,
                   int64_t out_stride);
@@ -179,7 +167,7 @@ struct Isa {
     ExactSlabs (*exact_slabs)() = nullptr;
     // Many fp32 tokens; and such as are sums of at most two bf16 numbers each, whose magnitudes are 0 or within 2^-100 .. 2^90.
     FloatSlabs (*float_slabs)(const CodedWeight& kind) = nullptr;
-    FloatSlabs (*bf16_slabs)(const CodedWeight& kind, int bf16_parts) = nullptr;
+    FloatSlabs (*bf16_slabs)(const CodedWeight& kind) = nullptr;
 
     // Conversion of n values; source and destination contiguous, of type fp32, fp16 or bf16. Ties to even; exactly core/numeric.hpp.
     void (*to_float)(Element type, const void* source, float* destination, int64_t n);
@@ -228,7 +216,7 @@ FloatSlabs avx512_float_slabs(const CodedWeight& kind);
 
 // Isa::weight4, packed4_bytes, pack4 and bf16_slabs with AVX-512's products of bf16.
 namespace avx512_bf16 {
-FloatSlabs bf16_slabs(const CodedWeight& kind, int bf16_parts);
+FloatSlabs bf16_slabs(const CodedWeight& kind);
 int64_t packed4_bytes(const Weight4& kind, const FloatTokens& x);
 void pack4(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed);
 void weight4(const Weight4& weight, const FloatTokens& x, float* out, int64_t out_stride);

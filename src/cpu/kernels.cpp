@@ -108,7 +108,9 @@ void register_kernels(core::Registry& registry) {
         add(registry.matmul, row, "weight4", row.supports4, run_weight4);
     }
     for (const IsaRow& row : rows)
-        if (!row.few_loops) add(registry.matmul, row, "weight8", supports_weight8, run_weight8);
+        if (!row.few_loops) add(registry.matmul, row, "rows", supports_rows, run_rows);
+    for (const IsaRow& row : rows)
+        if (!row.few_loops) add(registry.matmul, row, "weight8", supports_weight8, run_rows);
     for (const IsaRow& row : rows)
         if (!row.few_loops) add_apart(registry.matmul, row, "blocks", supports_blocks, run_blocks);
     for (const IsaRow& row : rows)

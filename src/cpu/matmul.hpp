@@ -15,7 +15,8 @@ void run_weight4(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_weight4_int8(const core::MatmulProblem& problem);
 void run_weight4_int8(const Isa& isa, const core::MatmulProblem& problem);
 std::string supports_weight8(const core::MatmulProblem& problem);
-void run_weight8(const Isa& isa, const core::MatmulProblem& problem);
+std::string supports_rows(const core::MatmulProblem& problem);      // of numbers
+void run_rows(const Isa& isa, const core::MatmulProblem& problem);  // of those, and of 8-bit codes
 
 // Signs on both sides: bits that differ are counted.
 std::string supports_bits(const core::MatmulProblem& problem);

@@ -1,11 +1,6 @@
-#include <algorithm>
-
-#include "core/ggml_blocks.hpp"
 #include "core/status.hpp"
-#include "cpu/finish.hpp"
 #include "cpu/matmul.hpp"
-#include "cpu/pieces.hpp"
-#include "cpu/prepare.hpp"
+#include "cpu/stream_rows.hpp"
 
 namespace lowbit::cpu {
 namespace {
@@ -29,25 +24,6 @@ std::string reason_against_weight(const core::Format& format) {
     }
 }
 
-// Packs the tokens once, and splits the rows of the weight over the threads.
-template <class Tokens>
-void multiply(const Isa& isa, const BlockLoop<Tokens>& loop, const MatmulProblem& problem, const Tokens& x) {
-    const core::QuantizedView& view = problem.weight.quantized;
-    const core::Context& context = *problem.context;
-    const core::Buffer packed = pack_tokens(context, loop, x, problem.k());
-    const auto* tokens = reinterpret_cast<const uint8_t*>(packed.data());
-    const Finisher finisher(problem, isa);
-    Pieces pieces = cut(problem);
-    pieces.piece_tokens = std::max<int64_t>(problem.m(), 1);  // the packed tokens are one piece
-    context.parallel(pieces.count(), [&](int64_t index) {
-        const Finisher::Piece piece = pieces[index];
-        const auto sums = std::make_unique_for_overwrite<float[]>(piece.sums());
-        loop.multiply({view.row_codes(piece.first_row), view.row_bytes(), piece.rows, view.columns}, tokens, piece.tokens, sums.get(),
-                      piece.stride());
-        finisher.store(piece, sums.get());
-    });
-}
-
 }  // namespace
 
 std::string supports_blocks(const MatmulProblem& problem) {
@@ -58,7 +34,7 @@ std::string supports_blocks(const MatmulProblem& problem) {
 
 void run_blocks(const Isa& isa, const MatmulProblem& problem) {
     const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
-    multiply(isa, isa.float_blocks(problem.weight.format().element), problem, x.tokens);
+    stream_rows(isa, problem, isa.float_blocks(problem.weight.format().element), x.tokens);
 }
 
 std::string supports_blocks_int8(const MatmulProblem& problem) {
@@ -69,7 +45,7 @@ std::string supports_blocks_int8(const MatmulProblem& problem) {
 
 void run_blocks_int8(const Isa& isa, const MatmulProblem& problem) {
     const PreparedBlocks x = prepare_blocks(*problem.context, problem.x.quantized);
-    multiply(isa, isa.integer_blocks(problem.weight.format().element), problem, x.part(0, problem.m()));
+    stream_rows(isa, problem, isa.integer_blocks(problem.weight.format().element), x.part(0, problem.m()));
 }
 
 }  // namespace lowbit::cpu

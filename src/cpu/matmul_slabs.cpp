@@ -63,23 +63,22 @@ int64_t fewest_tokens(const MatmulProblem& problem) {
                                                                                     : 1;
 }
 
-// The same for tokens in fp32 ...
+// The same for tokens that become fp32 ...
 int64_t fewest_float_tokens(const MatmulProblem& problem) {
     const Element element = problem.weight.format().element;
-    if (element == Element::fp32) return 32;  // nothing is to be decoded
+    if (element == Element::fp32) return 14;
+    if (any(problem, supports_rows)) return 13;
     if (any(problem, supports_weight4)) return element == Element::nf4 || problem.weight.format().is_ggml() ? 8 : 24;
-    if (any(problem, supports_weight8)) return 12;
+    if (any(problem, supports_weight8)) return problem.weight.format().is_ggml() ? 8 : 20;
     return any(problem, supports_blocks) ? 20 : 1;
 }
 
-// ... for bf16 tokens, or fp16 ones, which are two products each.
+// ... and for bf16 tokens.
 int64_t fewest_bf16_tokens(const MatmulProblem& problem) {
-    const bool two_parts = bf16_parts(problem.x) > 1, is_ggml = problem.weight.format().is_ggml();
-    if (any(problem, supports_weight4_bf16)) return 16;
-    if (any(problem, supports_weight4)) return is_ggml ? 8 : 33;
-    if (any(problem, supports_blocks)) return two_parts ? 16 : 12;
-    if (any(problem, supports_weight8)) return two_parts ? 16 : 6;
-    return 1;
+    if (any(problem, supports_rows)) return 9;
+    if (any(problem, supports_weight4)) return 16;
+    if (any(problem, supports_weight8)) return problem.weight.format().is_ggml() ? 7 : 14;
+    return any(problem, supports_blocks) ? 12 : 1;
 }
 
 std::string reason_against_few(const MatmulProblem& problem, int64_t fewest) {
@@ -98,9 +97,9 @@ std::string defers_slabs(const MatmulProblem& problem) { return reason_against_f
 
 namespace {
 
-// A product in pieces; rows_of(first, rows, scales) brings the weight of each.
-template <class Loop, class Tokens, class Rows>
-void run(const Isa& isa, const MatmulProblem& problem, const Loop& loop, const Tokens& x, const Rows& rows_of) {
+// A product in pieces.
+template <class Loop, class Tokens>
+void run(const Isa& isa, const MatmulProblem& problem, const Loop& loop, const Tokens& x) {
     const core::Context& context = *problem.context;
     const core::Buffer memory_of_tokens = pack_tokens(context, loop, x, problem.k());
     const auto* packed = reinterpret_cast<const uint8_t*>(memory_of_tokens.data());
@@ -112,40 +111,16 @@ void run(const Isa& isa, const MatmulProblem& problem, const Loop& loop, const T
         const core::Buffer memory(core::Allocator::aligned_heap(), int64_t(piece.sums() * sizeof(float)));
         auto* sums = reinterpret_cast<float*>(memory.data());
         RowScales scales;
-        loop.multiply(rows_of(piece.first_row, piece.rows, scales), packed, problem.m(), piece.first_token, piece.tokens, sums,
-                      piece.stride());
+        loop.multiply(coded_rows(isa, problem.weight, piece.first_row, piece.rows, scales), packed, problem.m(), piece.first_token,
+                      piece.tokens, sums, piece.stride());
         finisher.store(piece, sums);
     });
 }
 
-CodedWeight coded_rows(const Isa& isa, const core::QuantizedView& view, int64_t first, int64_t rows, RowScales& scales) {
-    CodedWeight weight = rows_of_weight<CodedWeight>(isa, view, first, rows, scales);
-    weight.element = view.format.element;
-    return weight;
-}
-
-// Codes as coded_rows brings them, or rows of numbers.
 template <class LoopOf>
 void run_with_floats(const Isa& isa, const MatmulProblem& problem, const FloatTokens& x, const LoopOf& loop_of) {
-    const core::Operand& operand = problem.weight;
-    const auto rows_of = [&](int64_t first, int64_t rows, RowScales& scales) {
-        if (operand.is_quantized && !operand.format().is_plain()) return coded_rows(isa, operand.quantized, first, rows, scales);
-        CodedWeight weight;
-        weight.element = operand.format().element;
-        weight.rows = rows;
-        weight.columns = weight.group = problem.k();
-        if (operand.is_quantized) {
-            weight.codes = operand.quantized.row_codes(first);
-            weight.row_stride = operand.quantized.row_bytes();
-        } else {
-            const int64_t bytes = core::element_bytes(weight.element);
-            weight.codes = static_cast<const uint8_t*>(operand.tensor.data) + operand.tensor.offset(first, 0) * bytes;
-            weight.row_stride = operand.tensor.row_stride * bytes;
-        }
-        return weight;
-    };
     RowScales none;
-    run(isa, problem, loop_of(rows_of(0, 0, none)), x, rows_of);
+    run(isa, problem, loop_of(coded_rows(isa, problem.weight, 0, 0, none)), x);
 }
 
 // Products of bf16 take subnormal numbers for zero, and no sum shall overflow before it is scaled that would not do so in the end.
@@ -166,21 +141,16 @@ bool fits_bf16_products(const core::Context& context, const FloatTokens& x, int6
 }  // namespace
 
 void run_slabs(const Isa& isa, const MatmulProblem& problem) {
-    const core::QuantizedView& view = problem.weight.quantized;
     const PreparedBlocks x = prepare_blocks(*problem.context, problem.x.quantized);
-    const auto rows_of = [&](int64_t first, int64_t rows, RowScales& scales) { return coded_rows(isa, view, first, rows, scales); };
     RowScales none;
-    run(isa, problem, isa.integer_slabs(rows_of(0, 0, none), x.one_scale), x.part(0, problem.m()), rows_of);
+    run(isa, problem, isa.integer_slabs(coded_rows(isa, problem.weight, 0, 0, none), x.one_scale), x.part(0, problem.m()));
 }
 
 std::string supports_float_slabs(const MatmulProblem& problem) {
     if (problem.raw_integers()) return "no raw int32 output";
     if (problem.k() == 0) return "nothing to add up";
-    const core::Operand& weight = problem.weight;
-    if (weight.is_quantized && !weight.format().is_plain()) return reason_against_weight(problem, false);
-    const Element element = weight.format().element;
-    if (element != Element::fp32 && element != Element::fp16 && element != Element::bf16) return "for numbers of 16 and 32 bits";
-    return weight.is_quantized || weight.tensor.column_stride == 1 ? "" : "for rows that run on";
+    if (problem.weight.is_quantized && !problem.weight.format().is_plain()) return reason_against_weight(problem, false);
+    return is_rows_of_numbers(problem.weight) ? "" : "for numbers of 16 and 32 bits in rows that run on";
 }
 
 std::string defers_float_slabs(const MatmulProblem& problem) { return reason_against_few(problem, fewest_float_tokens(problem)); }
@@ -191,7 +161,7 @@ void run_float_slabs(const Isa& isa, const MatmulProblem& problem) {
 }
 
 std::string supports_bf16_slabs(const MatmulProblem& problem) {
-    if (!problem.x.format().is_plain() || bf16_parts(problem.x) > 2) return "for tokens in bf16 or fp16";
+    if (bf16_parts(problem.x) > 1) return "for tokens in bf16";
     if (std::string reason = supports_float_slabs(problem); !reason.empty()) return reason;
     if (problem.weight.is_quantized && !problem.weight.format().is_plain()) return reason_against_weight(problem);
     return problem.weight.format().element == Element::bf16 ? "" : "for weights of bf16, or whose codes are integers of up to 8 bits";
@@ -202,7 +172,7 @@ std::string defers_bf16_slabs(const MatmulProblem& problem) { return reason_agai
 void run_bf16_slabs(const Isa& isa, const MatmulProblem& problem) {
     const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
     if (!fits_bf16_products(*problem.context, x.tokens, problem.k())) return run_dense(isa, problem);
-    run_with_floats(isa, problem, x.tokens, [&](const CodedWeight& kind) { return isa.bf16_slabs(kind, x.tokens.bf16_parts); });
+    run_with_floats(isa, problem, x.tokens, isa.bf16_slabs);
 }
 
 }  // namespace lowbit::cpu

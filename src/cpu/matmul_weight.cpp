@@ -1,12 +1,6 @@
-#include <algorithm>
-
-#include "core/ggml_blocks.hpp"
 #include "core/status.hpp"
-#include "cpu/finish.hpp"
 #include "cpu/matmul.hpp"
-#include "cpu/pieces.hpp"
-#include "cpu/prepare.hpp"
-#include "cpu/row_scales.hpp"
+#include "cpu/stream_rows.hpp"
 #include "reference/codes.hpp"
 
 namespace lowbit::cpu {
@@ -18,6 +12,8 @@ using core::MatmulProblem;
 constexpr int64_t most_tokens = 32;
 // The same for 8-bit codes with groups of 32 and less, which multiply by a scale after every two vectors.
 constexpr int64_t most_tokens_of_small_groups = 16, small_group = 32;
+// The same for numbers in fp32, which are not decoded.
+constexpr int64_t most_tokens_of_floats = 10;
 // Above this many tokens in fp16, which are two products of bf16 each, those of fp32 take less time.
 constexpr int64_t most_tokens_of_two_parts = 2;
 
@@ -26,20 +22,6 @@ std::string reason_against_tokens(const MatmulProblem& problem) {
     if (problem.m() > most_tokens) return core::join("more than ", most_tokens, " tokens");
     if (!problem.weight.is_quantized) return "the weight is not quantized";
     return "";
-}
-
-// Splits the rows of the weight over the threads and hands each piece to `rows_of(piece, sums)`.
-template <class Rows>
-void stream_rows(const Isa& isa, const MatmulProblem& problem, const Rows& rows_of) {
-    const Finisher finisher(problem, isa);
-    Pieces pieces = cut(problem);
-    pieces.piece_tokens = std::max<int64_t>(problem.m(), 1);  // a weight is decoded once
-    problem.context->parallel(pieces.count(), [&](int64_t index) {
-        const Finisher::Piece piece = pieces[index];
-        const auto sums = std::make_unique_for_overwrite<float[]>(piece.sums());
-        rows_of(piece, sums.get());
-        finisher.store(piece, sums.get());
-    });
 }
 
 // The order that weight4 wants its tokens in, if it wants one; the memory stays with the caller.
@@ -106,7 +88,7 @@ void run_weight4(const Isa& isa, const MatmulProblem& problem) {
     const core::Buffer packed = pack_tokens(*problem.context, isa, rows_of_weight<Weight4>(isa, view, 0, 0, none), x.tokens);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
-        Weight4 weight = rows_of_weight<Weight4>(isa, view, piece.first_row, piece.rows, scales);
+        Weight4 weight = rows_of_piece(isa, view, piece, scales);
         weight.values = values;
         isa.weight4(weight, x.tokens, sums, piece.stride());
     });
@@ -125,11 +107,7 @@ std::string supports_weight4_int8(const MatmulProblem& problem) {
 
 void run_weight4_int8(const Isa& isa, const MatmulProblem& problem) {
     const PreparedBlocks x = prepare_blocks(*problem.context, problem.x.quantized);
-    stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
-        RowScales scales;
-        const Weight4 weight = rows_of_weight<Weight4>(isa, problem.weight.quantized, piece.first_row, piece.rows, scales);
-        isa.weight4_int8(weight, x.part(0, problem.m()), sums, piece.stride());
-    });
+    stream_rows(isa, problem, isa.weight4_int8(problem.weight.format().asymmetric), x.part(0, problem.m()));
 }
 
 std::string supports_weight8(const MatmulProblem& problem) {
@@ -147,14 +125,20 @@ std::string supports_weight8(const MatmulProblem& problem) {
     }
 }
 
-void run_weight8(const Isa& isa, const MatmulProblem& problem) {
-    const core::QuantizedView& view = problem.weight.quantized;
+std::string supports_rows(const MatmulProblem& problem) {
+    if (problem.raw_integers()) return "no raw int32 output";
+    const int64_t most = problem.weight.format().element == Element::fp32 ? most_tokens_of_floats : most_tokens;
+    if (problem.m() > most) return core::join("more than ", most, " tokens");
+    return is_rows_of_numbers(problem.weight) ? "" : "for numbers of 16 and 32 bits in rows that run on";
+}
+
+void run_rows(const Isa& isa, const MatmulProblem& problem) {
     const PreparedFloats x = prepare_floats(*problem.context, isa, problem.x, TokenOrder::natural);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
-        Weight8 weight = rows_of_weight<Weight8>(isa, view, piece.first_row, piece.rows, scales);
-        weight.element = view.format.is_ggml() ? Element::int8 : view.format.element;
-        isa.weight8(weight, x.tokens, sums, piece.stride());
+        CodedWeight weight = coded_rows(isa, problem.weight, piece.first_row, piece.rows, scales);
+        if (weight.element == Element::q8_0) weight.element = Element::int8;
+        isa.rows(weight, x.tokens, sums, piece.stride());
     });
 }
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "core/ggml_blocks.hpp"
-#include "core/tensor.hpp"
+#include "core/problem.hpp"
 #include "cpu/isa.hpp"
 
 namespace lowbit::cpu {
@@ -16,11 +16,10 @@ struct RowScales {
     void load(const Isa& isa, const core::QuantizedView& view, int64_t first_row, int64_t rows);
 
 private:
-    void load_run(const Isa& isa, const core::QuantizedView& view, int64_t first, int64_t count);
-    int64_t index(const core::QuantizedView& view, int64_t first_row, int64_t i) const;
+    void load_run(const Isa& isa, const core::QuantizedView& view, int64_t first, int64_t count, int64_t to);
 };
 
-// The fields that Weight4, Weight8 and CodedWeight share, for some rows. `scales` keeps what the weight points to.
+// The fields that Weight4 and CodedWeight share, for some rows. `scales` keeps what the weight points to.
 template <class Weight>
 Weight rows_of_weight(const Isa& isa, const core::QuantizedView& view, int64_t first_row, int64_t rows, RowScales& scales) {
     Weight weight;
@@ -39,5 +38,10 @@ Weight rows_of_weight(const Isa& isa, const core::QuantizedView& view, int64_t f
     weight.scale_stride = scales.groups;
     return weight;
 }
+
+// Whether an operand is numbers of 16 or 32 bits in rows, and no codes.
+bool is_rows_of_numbers(const core::Operand& operand);
+// Codes, or rows of numbers, as the inner loops for CodedWeight read them.
+CodedWeight coded_rows(const Isa& isa, const core::Operand& operand, int64_t first, int64_t rows, RowScales& scales);
 
 }  // namespace lowbit::cpu

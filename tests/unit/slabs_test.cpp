@@ -78,33 +78,47 @@ TEST(Slabs, Int8FillsAllBitsOfASum) {
         for (int64_t r = 0; r < rows; ++r) ASSERT_EQ(y.at(t, r), 128.0 * 128.0 * columns);
 }
 
-// Codes that are no integers: all of them, NaN and infinity, too.
+bool supports(const char* name, const core::MatmulProblem& problem) {
+    const core::Kernel<core::MatmulProblem>* kernel = core::kernels_for<core::MatmulProblem>().find(name);
+    return kernel && kernel->supports(problem).empty();
+}
+
+// Codes that are no integers, in every loop that knows them: all of them, NaN and infinity, too, in rows of their own and at the ends of
+// rows that fill no vector.
 TEST(Slabs, EveryCodeHasItsValue) {
-    constexpr int64_t rows = 256, tokens = 4, columns = 32;
+    constexpr int64_t rows = 256, tokens = 5;
     const core::Context context;
-    for (const char* name : {"nf4:row", "fp8_e4m3:row", "fp8_e5m2:row", "fp4_e2m1:row"}) {
-        const verify::QuantizedStorage weight(with_float_scales(name), rows, columns);
-        fill(weight.view(), 0, 0, 0.5f);
-        const bool is_nibble = core::element_bits(weight.view().format.element) == 4;
-        for (int64_t row = 0; row < rows; ++row)
-            std::fill_n(weight.view().row_codes(row), weight.view().row_bytes(), uint8_t(is_nibble ? row % 16 * 17 : row));
-        verify::MatrixStorage x(Element::fp32, tokens, columns);
-        x.fill(std::vector<float>(tokens * columns, 2.0f));
-        const verify::MatrixStorage found(Element::fp32, tokens, rows), expected(Element::fp32, tokens, rows);
-        core::MatmulProblem problem;
-        problem.context = &context, problem.x = operand(x.tensor()), problem.weight = operand(weight.view()), problem.y = found.tensor();
-        if (!run("cpu_avx512_float_slabs", problem)) GTEST_SKIP() << "this CPU has no AVX-512 with VNNI";
-        problem.y = expected.tensor();
-        ASSERT_TRUE(run("reference", problem));
-        for (int64_t t = 0; t < tokens; ++t)
-            for (int64_t r = 0; r < rows; ++r) {
-                const double sum = expected.at(t, r);
-                if (std::isfinite(sum))
-                    ASSERT_NEAR(found.at(t, r), sum, 0x1p-20 * std::fabs(sum)) << name << " " << r;
-                else
-                    ASSERT_TRUE(found.same_bits(expected, t, r)) << name << " " << r;
-            }
-    }
+    int ran = 0;
+    for (const char* kernel : {"cpu_avx512_float_slabs", "cpu_avx512_weight8", "cpu_avx2_weight8", "cpu_portable_weight8"})
+        for (const char* name : {"nf4:row", "fp8_e4m3:row", "fp8_e5m2:row", "fp4_e2m1:row"})
+            for (const int64_t columns : {32, 64, 75})
+                for (const bool only_last : {false, true}) {
+                    const verify::QuantizedStorage weight(with_float_scales(name), rows, columns);
+                    fill(weight.view(), 0, 0, 0.5f);
+                    const bool is_nibble = core::element_bits(weight.view().format.element) == 4;
+                    const int64_t first = only_last ? weight.view().row_bytes() - 1 : 0, count = weight.view().row_bytes() - first;
+                    for (int64_t row = 0; row < rows; ++row)
+                        std::fill_n(weight.view().row_codes(row) + first, count, uint8_t(is_nibble ? row % 16 * 17 : row));
+                    verify::MatrixStorage x(Element::fp32, tokens, columns);
+                    x.fill(std::vector<float>(size_t(tokens * columns), 2.0f));
+                    const verify::MatrixStorage found(Element::fp32, tokens, rows), expected(Element::fp32, tokens, rows);
+                    core::MatmulProblem problem;
+                    problem.context = &context, problem.x = operand(x.tensor()), problem.weight = operand(weight.view()),
+                    problem.y = found.tensor();
+                    if (!supports(kernel, problem) || !run(kernel, problem)) continue;
+                    ++ran;
+                    problem.y = expected.tensor();
+                    ASSERT_TRUE(run("reference", problem));
+                    for (int64_t t = 0; t < tokens; ++t)
+                        for (int64_t r = 0; r < rows; ++r) {
+                            const double sum = expected.at(t, r);
+                            if (std::isfinite(sum))
+                                ASSERT_NEAR(found.at(t, r), sum, 0x1p-20 * std::fabs(sum)) << kernel << " " << name << " " << r;
+                            else
+                                ASSERT_TRUE(found.same_bits(expected, t, r)) << kernel << " " << name << " " << r;
+                        }
+                }
+    EXPECT_GE(ran, 12);  // the portable loop takes two of the formats
 }
 
 // To the bit what fp32 vectors make of them.
@@ -134,31 +148,37 @@ TEST(Slabs, LeaveExtremeTokensToVectors) {
 TEST(Slabs, ReadRowsOfAnyStride) {
     constexpr int64_t rows = 37, tokens = 9, columns = 131;
     core::Context context;
-    verify::MatrixStorage memory(Element::bf16, 2 * rows, columns + 5), x(Element::bf16, tokens, columns);
-    memory.fill(verify::normal_values(2 * rows * (columns + 5), 5));
+    verify::MatrixStorage x(Element::bf16, tokens, columns);
     x.fill(verify::normal_values(tokens * columns, 6));
-    for (const bool reversed : {false, true}) {
-        core::Tensor weight = memory.tensor();
-        weight.rows = rows, weight.columns = columns, weight.row_stride *= 2;
-        if (reversed) {
-            weight.data = static_cast<uint16_t*>(weight.data) + (rows - 1) * weight.row_stride;
-            weight.row_stride = -weight.row_stride;
-        }
-        const verify::MatrixStorage y(Element::fp32, tokens, rows);
-        core::MatmulProblem problem;
-        problem.context = &context, problem.x = operand(x.tensor()), problem.weight = operand(weight), problem.y = y.tensor();
-        if (!run("cpu_avx512_bf16_slabs", problem)) GTEST_SKIP() << "this CPU has no AVX-512 with BF16";
-        for (int64_t t = 0; t < tokens; ++t)
-            for (int64_t r = 0; r < rows; ++r) {
-                double sum = 0, magnitude = 0;
-                for (int64_t k = 0; k < columns; ++k) {
-                    const double term = x.at(t, k) * double(core::load(weight, r, k));
-                    sum += term;
-                    magnitude += std::fabs(term);
+    int ran = 0;
+    for (const char* kernel : {"cpu_avx512_bf16_slabs", "cpu_avx512_float_slabs", "cpu_avx512_rows", "cpu_avx2_rows", "cpu_portable_rows"})
+        for (const Element element : {Element::bf16, Element::fp16, Element::fp32})
+            for (const bool reversed : {false, true}) {
+                verify::MatrixStorage memory(element, 2 * rows, columns + 5);
+                memory.fill(verify::normal_values(2 * rows * (columns + 5), 5));
+                core::Tensor weight = memory.tensor();
+                weight.rows = rows, weight.columns = columns, weight.row_stride *= 2;
+                if (reversed) {
+                    weight.data = static_cast<uint8_t*>(weight.data) + (rows - 1) * weight.row_stride * core::element_bytes(element);
+                    weight.row_stride = -weight.row_stride;
                 }
-                ASSERT_NEAR(y.at(t, r), sum, 16 * 0x1p-24 * magnitude) << t << " " << r;
+                const verify::MatrixStorage y(Element::fp32, tokens, rows);
+                core::MatmulProblem problem;
+                problem.context = &context, problem.x = operand(x.tensor()), problem.weight = operand(weight), problem.y = y.tensor();
+                if (!supports(kernel, problem) || !run(kernel, problem)) continue;
+                ++ran;
+                for (int64_t t = 0; t < tokens; ++t)
+                    for (int64_t r = 0; r < rows; ++r) {
+                        double sum = 0, magnitude = 0;
+                        for (int64_t k = 0; k < columns; ++k) {
+                            const double term = x.at(t, k) * double(core::load(weight, r, k));
+                            sum += term;
+                            magnitude += std::fabs(term);
+                        }
+                        ASSERT_NEAR(y.at(t, r), sum, 16 * 0x1p-24 * magnitude) << kernel << " " << t << " " << r;
+                    }
             }
-    }
+    EXPECT_GE(ran, 6);  // the portable loop
 }
 
 }  // namespace

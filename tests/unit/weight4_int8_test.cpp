@@ -8,6 +8,7 @@
 
 #include "cpu/features.hpp"
 #include "cpu/isa.hpp"
+#include "cpu/prepare.hpp"
 
 namespace lowbit::cpu {
 namespace {
@@ -41,7 +42,11 @@ void expect_exact_dots(const Isa& isa, const Sizes& sizes) {
     weight.scale_stride = groups;
     const BlockTokens x{token_codes.data(), token_scales.data(), nullptr, sizes.tokens, sizes.columns};
     std::vector<float> out(size_t(sizes.rows * sizes.tokens));
-    isa.weight4_int8(weight, x, out.data(), sizes.tokens);
+    const BlockLoop<BlockTokens, Weight4> loop = isa.weight4_int8(sizes.has_zeros);
+    core::Context context;
+    context.set_threads(2);
+    const core::Buffer packed = pack_tokens(context, loop, x, sizes.columns);
+    loop.multiply(weight, reinterpret_cast<const uint8_t*>(packed.data()), sizes.tokens, out.data(), sizes.tokens);
     for (int64_t row = 0; row < sizes.rows; ++row)
         for (int64_t token = 0; token < sizes.tokens; ++token) {
             double sum = 0, magnitude = 0;

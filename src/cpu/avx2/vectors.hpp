@@ -109,21 +109,26 @@ struct Avx2 {
             }
     }
 
-    // int8, uint8, fp8.
+    // int8, uint8, fp8; code_unit<E> times as large.
     template <Element E>
     static Float load_codes(const uint8_t* codes) {
         const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
         if constexpr (E == Element::int8) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
         if constexpr (E == Element::uint8) return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
         // e5m2 is the upper half of fp16; e4m3, moved into place, is fp16 / 256, but for its NaN.
-        const __m128i words = _mm_cvtepu8_epi16(bytes);
-        if constexpr (E == Element::fp8_e5m2) return _mm256_cvtph_ps(_mm_slli_epi16(words, 8));
-        const __m128i magnitude = _mm_and_si128(words, _mm_set1_epi16(0x7f));
-        const __m128i sign = _mm_and_si128(_mm_slli_epi16(words, 8), _mm_set1_epi16(int16_t(0x8000)));
-        const Float numbers = mul(_mm256_cvtph_ps(_mm_or_si128(_mm_slli_epi16(magnitude, 7), sign)), set(256.0f));
-        const __m256i is_nan = _mm256_cvtepi16_epi32(_mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7f)));
-        return _mm256_blendv_ps(numbers, set(__builtin_nanf("")), _mm256_castsi256_ps(is_nan));
+        if constexpr (E == Element::fp8_e5m2) return _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), bytes));
+        const __m128i two_signs = _mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7);
+        return _mm256_cvtph_ps(_mm_and_si128(two_signs, _mm_set1_epi16(int16_t(0xbfff))));
     }
+    template <Element E>
+    static constexpr float code_unit = E == Element::fp8_e4m3 ? 256.0f : 1.0f;
+    // The NaN of e4m3 is its largest magnitude.
+    static constexpr bool hides_nan = true;
+    static Bytes larger_magnitudes(Bytes largest, const uint8_t* codes) {
+        return _mm256_max_epu8(largest, _mm256_and_si256(load_bytes(codes), _mm256_set1_epi8(0x7f)));
+    }
+    static bool has_nan(Bytes largest) { return _mm256_movemask_epi8(_mm256_cmpeq_epi8(largest, _mm256_set1_epi8(0x7f))) != 0; }
+    static Float widen_fp16(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 
     static uint16_t load_half(const uint8_t* p) {
         uint16_t bits;
@@ -186,6 +191,9 @@ struct Avx2 {
     }
     static Bytes low_nibbles(Bytes codes) { return _mm256_and_si256(codes, _mm256_set1_epi8(15)); }
     static Bytes high_nibbles(Bytes codes) { return low_nibbles(_mm256_srli_epi16(codes, 4)); }
+    // With the highest bit of each turned over.
+    static Bytes flipped_low_nibbles(Bytes codes) { return low_nibbles(flip(codes, 0x08)); }
+    static Bytes flipped_high_nibbles(Bytes codes) { return high_nibbles(flip(codes, 0x80)); }
     static Bytes add_offset(Bytes codes) { return codes; }
 
     // Each lane filled with a number of its own: values[indices[lane]], or the fp16 number at p + lane * stride. The indices rise from 0.

@@ -193,9 +193,10 @@ void multiply_tokens(const typename Arithmetic::Slab& slab, const typename Arith
         const int64_t token = tokens * group / groups, count = tokens * (group + 1) / groups - token;
         ahead.ask(group, groups);
         [&]<int... Some>(std::integer_sequence<int, Some...>) {
-            ((count == Some + 1 &&
-              (Arithmetic::template multiply<Some + 1>(slab, x + token, columns, first, sums + token * stride, stride), true)) ||
-             ...);
+            const auto some = [&]<int Tokens>() {
+                if (count == Tokens) Arithmetic::template multiply<Tokens>(slab, x + token, columns, first, sums + token * stride, stride);
+            };
+            (some.template operator()<Some + 1>(), ...);
         }
         (std::make_integer_sequence<int, Arithmetic::most_tokens>());
     }
@@ -265,7 +266,9 @@ struct SlabProduct {
             const int64_t columns = smaller(slab_columns, weight.columns - next_k), rows = smaller(slab_rows, weight.rows - row);
             return Ahead{weight.codes + row * weight.row_stride + source.bytes(next_k), source.bytes(columns), rows, weight.row_stride};
         };
-        if (count <= few_slab_tokens && packed_bytes(count, weight.columns) <= near_bytes) {
+        // Where a slab is kilobytes of each row, tokens had better come from farther away than the next slab.
+        const int64_t near_tokens = (source.bytes(slab_columns) >= 1024 ? 4 : 1) * near_bytes;
+        if (count <= few_slab_tokens && packed_bytes(count, weight.columns) <= near_tokens) {
             // Few tokens stay near as a whole: rows are multiplied to their ends, and meanwhile the next ones are brought.
             const bool near_rows = 6 * slab_rows * weight.row_stride <= near_bytes;
             for (int64_t row = 0; row < weight.rows; row += slab_rows)

@@ -19,7 +19,7 @@ struct Avx512 {
     template <int Tokens>
     static constexpr int tile_rows = Tokens == 1 ? 8 : 4;
     template <int Tokens>
-    static constexpr int scaled_tile_rows = Tokens == 4 ? 2 : 4;
+    static constexpr int scaled_tile_rows = 4;
     template <int Tokens>
     static constexpr int panel_tile_rows = 2;
     template <int Tokens>
@@ -99,21 +99,26 @@ struct Avx512 {
         }
     }
 
-    // int8, uint8, fp8.
+    // int8, uint8, fp8; code_unit<E> times as large.
     template <Element E>
     static Float load_codes(const uint8_t* codes) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
         if constexpr (E == Element::int8) return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
         if constexpr (E == Element::uint8) return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
         // e5m2 is the upper half of fp16; e4m3, moved into place, is fp16 / 256, but for its NaN.
-        const __m256i words = _mm256_cvtepu8_epi16(bytes);
-        if constexpr (E == Element::fp8_e5m2) return _mm512_cvtph_ps(_mm256_slli_epi16(words, 8));
-        const __m256i magnitude = _mm256_and_si256(words, _mm256_set1_epi16(0x7f));
-        const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(words, 8), _mm256_set1_epi16(int16_t(0x8000)));
-        const Float numbers = mul(_mm512_cvtph_ps(_mm256_or_si256(_mm256_slli_epi16(magnitude, 7), sign)), set(256.0f));
-        const __mmask16 is_nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7f));
-        return _mm512_mask_mov_ps(numbers, is_nan, set(__builtin_nanf("")));
+        if constexpr (E == Element::fp8_e5m2) return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 8));
+        const __m256i two_signs = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+        return _mm512_cvtph_ps(_mm256_and_si256(two_signs, _mm256_set1_epi16(int16_t(0xbfff))));
     }
+    template <Element E>
+    static constexpr float code_unit = E == Element::fp8_e4m3 ? 256.0f : 1.0f;
+    // The NaN of e4m3 is its largest magnitude.
+    static constexpr bool hides_nan = true;
+    static Bytes larger_magnitudes(Bytes largest, const uint8_t* codes) {
+        return _mm512_max_epu8(largest, _mm512_and_si512(load_bytes(codes), _mm512_set1_epi8(0x7f)));
+    }
+    static bool has_nan(Bytes largest) { return _mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(0x7f)) != 0; }
+    static Float widen_fp16(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 
     static uint16_t load_half(const uint8_t* p) {
         uint16_t bits;
@@ -184,6 +189,11 @@ struct Avx512 {
 
     static Bytes low_nibbles(Bytes codes) { return _mm512_and_si512(codes, _mm512_set1_epi8(15)); }
     static Bytes high_nibbles(Bytes codes) { return low_nibbles(_mm512_srli_epi16(codes, 4)); }
+    // With the highest bit of each turned over: (nibble & 15) ^ 8 in one instruction.
+    static Bytes flipped_low_nibbles(Bytes codes) {
+        return _mm512_ternarylogic_epi32(codes, _mm512_set1_epi8(15), _mm512_set1_epi8(8), 0x6a);
+    }
+    static Bytes flipped_high_nibbles(Bytes codes) { return flipped_low_nibbles(_mm512_srli_epi16(codes, 4)); }
     static Bytes add_offset(Bytes codes) { return _mm512_xor_si512(codes, _mm512_set1_epi8(-128)); }
 
     // Each lane filled with a number of its own: values[indices[lane]], or the fp16 number at p + lane * stride. The indices rise from 0.

@@ -1,5 +1,5 @@
-// Slabs (avx512/slabs.hpp) for many tokens of bf16, or of fp16, which are sums of two bf16 numbers: codes, less their zero points, are
-// integers of at most eight bits and so bf16 numbers, two neighbouring ones to an element of a vector.
+// Slabs (avx512/slabs.hpp) for many tokens of bf16: codes, less their zero points, are integers of at most eight bits and so bf16 numbers,
+// two neighbouring ones to an element of a vector. (fp16 tokens, sums of two bf16 numbers, would take longer than with vectors of fp32.)
 #include "cpu/avx512/slab_sources.hpp"
 
 namespace lowbit::cpu::avx512_bf16 {
@@ -10,10 +10,10 @@ struct FloatSlab : Slab<Span> {
     alignas(64) uint16_t pairs[slab_columns / 2][slab_rows][2];
 };
 
-template <int Span, int Parts>
+template <int Span>
 struct FloatToken {
     static constexpr int64_t spans = slab_columns / Span;
-    alignas(64) uint16_t numbers[Parts][slab_columns];
+    alignas(64) uint16_t numbers[slab_columns];
     float sums[spans];
 
     template <bool pairs>
@@ -22,15 +22,10 @@ struct FloatToken {
                                     : _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         std::memset(sums, 0, sizeof sums);
         for (int64_t k = 0; k < slab_columns; k += 16) {
-            __m512 rest = _mm512_maskz_loadu_ps(first_words(there - k), x + (k < there ? k : 0));
-            sums[k / Span] += _mm512_reduce_add_ps(rest);
-            for (int part = 0; part < Parts; ++part) {
-                const __m512i bits = _mm512_castps_si512(rest);
-                const __m256i top = _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16));
-                _mm256_store_si256(reinterpret_cast<__m256i*>(numbers[part] + k),
-                                   _mm256_shuffle_epi8(top, _mm256_broadcastsi128_si256(order)));
-                rest = _mm512_sub_ps(rest, _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(-0x10000))));
-            }
+            const __m512 values = _mm512_maskz_loadu_ps(first_words(there - k), x + (k < there ? k : 0));
+            sums[k / Span] += _mm512_reduce_add_ps(values);
+            const __m256i top = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(values), 16));
+            _mm256_store_si256(reinterpret_cast<__m256i*>(numbers + k), _mm256_shuffle_epi8(top, _mm256_broadcastsi128_si256(order)));
         }
     }
 };
@@ -44,9 +39,9 @@ inline int32_t load_pair(const uint16_t* numbers) {
 // _mm512_dpbf16_ps, for which GCC copies its sums from register to register.
 inline void add_pairs(__m512& sums, __m512i weight, __m512i token) { asm("vdpbf16ps %2, %1, %0" : "+v"(sums) : "v"(weight), "v"(token)); }
 
-template <int Span, Extra extra, int Parts, int Tokens>
-[[gnu::noinline]] void multiply_slab(const FloatSlab<Span>& slab, const FloatToken<Span, Parts>* x, int64_t columns, bool first,
-                                     float* sums, int64_t stride) {
+template <int Span, Extra extra, int Tokens>
+[[gnu::noinline]] void multiply_slab(const FloatSlab<Span>& slab, const FloatToken<Span>* x, int64_t columns, bool first, float* sums,
+                                     int64_t stride) {
     constexpr int vectors = slab_rows / 16;
     for (int64_t s = 0; s * Span < columns; ++s) {
         __m512 dots[vectors][Tokens];
@@ -61,13 +56,11 @@ template <int Span, Extra extra, int Parts, int Tokens>
 #pragma GCC unroll 2
             for (int v = 0; v < vectors; ++v) weight[v] = _mm512_load_si512(slab.pairs[pair][16 * v]);
 #pragma GCC unroll 16
-            for (int t = 0; t < Tokens; ++t)
+            for (int t = 0; t < Tokens; ++t) {
+                const __m512i token = _mm512_set1_epi32(load_pair(x[t].numbers + 2 * pair));
 #pragma GCC unroll 2
-                for (int part = 0; part < Parts; ++part) {
-                    const __m512i token = _mm512_set1_epi32(load_pair(x[t].numbers[part] + 2 * pair));
-#pragma GCC unroll 2
-                    for (int v = 0; v < vectors; ++v) add_pairs(dots[v][t], weight[v], token);
-                }
+                for (int v = 0; v < vectors; ++v) add_pairs(dots[v][t], weight[v], token);
+            }
         }
         const auto begun = __mmask16(first && s == 0 ? 0 : 0xffff);
 #pragma GCC unroll 2
@@ -85,10 +78,10 @@ template <int Span, Extra extra, int Parts, int Tokens>
     }
 }
 
-template <class Source, int Parts>
+template <class Source>
 struct FloatArithmetic {
     using Slab = FloatSlab<Source::span>;
-    using Token = FloatToken<Source::span, Parts>;
+    using Token = FloatToken<Source::span>;
     using Sum = float;
     static constexpr int most_tokens = most_slab_tokens;
 
@@ -112,7 +105,7 @@ struct FloatArithmetic {
     }
     template <int Tokens>
     static void multiply(const Slab& slab, const Token* x, int64_t columns, bool first, float* sums, int64_t stride) {
-        multiply_slab<Source::span, Source::extra, Parts, Tokens>(slab, x, columns, first, sums, stride);
+        multiply_slab<Source::span, Source::extra, Tokens>(slab, x, columns, first, sums, stride);
     }
 };
 
@@ -139,9 +132,9 @@ struct PlainSource {
     void scales(FloatSlab<span>&, const SixteenRows&, int64_t, int64_t) const {}
 };
 
-template <class Source, int Parts>
-struct FloatProduct : SlabProduct<Source, FloatArithmetic<Source, Parts>> {
-    using Base = SlabProduct<Source, FloatArithmetic<Source, Parts>>;
+template <class Source>
+struct FloatProduct : SlabProduct<Source, FloatArithmetic<Source>> {
+    using Base = SlabProduct<Source, FloatArithmetic<Source>>;
     static void pack(const FloatTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
         for (int64_t token = x.tokens * part / parts; token < x.tokens * (part + 1) / parts; ++token)
             for (int64_t k = 0; k < columns; k += slab_columns)
@@ -151,14 +144,11 @@ struct FloatProduct : SlabProduct<Source, FloatArithmetic<Source, Parts>> {
     static FloatSlabs loop() { return {Base::packed_bytes, pack, Base::multiply}; }
 };
 
-template <int Parts>
-FloatSlabs loop_of(const CodedWeight& kind) {
-    if (kind.element == Element::bf16) return FloatProduct<PlainSource, Parts>::loop();
-    return with_source(kind, true, []<class Source>() { return FloatProduct<Source, Parts>::loop(); });
-}
-
 }  // namespace
 
-FloatSlabs bf16_slabs(const CodedWeight& kind, int bf16_parts) { return bf16_parts == 1 ? loop_of<1>(kind) : loop_of<2>(kind); }
+FloatSlabs bf16_slabs(const CodedWeight& kind) {
+    if (kind.element == Element::bf16) return FloatProduct<PlainSource>::loop();
+    return with_source(kind, true, []<class Source>() { return FloatProduct<Source>::loop(); });
+}
 
 }  // namespace lowbit::cpu::avx512_bf16

@@ -122,6 +122,10 @@ struct Portable {
         const auto number = [](uint8_t code) { return E == Element::fp8_e4m3 ? core::e4m3_to_float(code) : core::e5m2_to_float(code); };
         return Float{number(p[0]), number(p[1]), number(p[2]), number(p[3])};
     }
+    template <Element>
+    static constexpr float code_unit = 1.0f;
+    static constexpr bool hides_nan = false;
+    static Float widen_fp16(const uint16_t* p) { return load_fp16(p); }
 
     static uint16_t load_half(const uint8_t* p) {
         uint16_t bits;
@@ -169,6 +173,9 @@ struct Portable {
     static Bytes gather_lanes(const uint8_t* p, int64_t, int) { return load_as<Bytes>(p); }
     static Bytes low_nibbles(Bytes codes) { return codes & 15; }
     static Bytes high_nibbles(Bytes codes) { return (codes >> 4) & 15; }
+    // With the highest bit of each turned over.
+    static Bytes flipped_low_nibbles(Bytes codes) { return low_nibbles(flip(codes, 0x08)); }
+    static Bytes flipped_high_nibbles(Bytes codes) { return high_nibbles(flip(codes, 0x80)); }
     static Bytes add_offset(Bytes codes) { return codes; }
     struct LaneIndex {};
     static LaneIndex lane_index(const int32_t*) { return {}; }

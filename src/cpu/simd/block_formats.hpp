@@ -63,7 +63,8 @@ struct BlockFormat {
     static constexpr int group = 32;              // values that a minimum covers
     static constexpr float minimum_sign = -1.0f;  // value = scale * code - minimum
     static constexpr bool has_numbers = false;    // Terms are 16 numbers: a scale for each of eight groups of 32, and a minimum
-    static constexpr bool paired = false;         // steps 2 i and 2 i + 1 have the two sixteens of the same groups
+    static constexpr bool halves_share_scales = false;
+    static constexpr bool paired = false;  // steps 2 i and 2 i + 1 have the two sixteens of the same groups
 };
 
 // Indices of the numbers of a step: its sixteens, or pairs of them.
@@ -255,6 +256,7 @@ struct SmallBlock : BlockFormat<type, zero_code> {
     static constexpr int64_t unit_blocks = S::lanes;
     static constexpr int steps = 1;
     static constexpr bool nibbles = !has_fifth_bits && zero_code == 0;
+    static constexpr bool halves_share_scales = true;
     static constexpr int64_t bytes = core::ggml_block(type).bytes, bits_at = has_minimums ? 4 : 2;
 
     static constexpr int sixteen(int, int half, int lane) { return 2 * lane + half; }

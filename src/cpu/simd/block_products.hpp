@@ -149,7 +149,7 @@ struct IntegerUnit {
 
     struct Half {
         alignas(64) int8_t codes[16 * S::lanes];
-        alignas(64) int32_t start[elements];  // -zero * (sum of the four codes that go into an element)
+        alignas(64) int32_t start[elements];  // -zero * (sum of the codes that go into an element)
         alignas(64) float scales[elements];   // each four times
     };
     Half halves[Format::steps][2];
@@ -169,6 +169,9 @@ struct IntegerUnit {
                     const bool is_there = 16 * sixteen < there;
                     pack(halves[step][half], lane, is_there ? codes + 16 * sixteen : nullptr, is_there ? scales[sixteen / 2] : 0.0f);
                 }
+        if constexpr (Format::halves_share_scales)
+            for (Half(&both)[2] : halves)
+                for (int i = 0; i < elements; ++i) both[0].start[i] += both[1].start[i] - S::dot_start;
         const auto group_sum = [&](int group) {
             int32_t sum = 0;
             for (int i = group * Format::group; i < (group + 1) * Format::group && i < there; ++i) sum += codes[i];
@@ -181,7 +184,8 @@ struct IntegerUnit {
     template <int step, int Rows, int Tokens>
     [[gnu::always_inline]] static void add_step(const IntegerUnit* x, const BlockCodes<S> (&codes)[Rows],
                                                 const typename Format::Terms (&terms)[Rows], typename S::Float (&sums)[Rows][Tokens]) {
-        unrolled<2>([&]<int half>() __attribute__((always_inline)) {
+        // Where both halves have the same scales, one product takes both.
+        unrolled<Format::halves_share_scales ? 1 : 2>([&]<int half>() __attribute__((always_inline)) {
             typename S::Float scales[Rows];
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) scales[r] = Format::template scale<step, half>(terms[r]);
@@ -197,12 +201,14 @@ struct IntegerUnit {
 #pragma GCC unroll 8
             for (int t = 0; t < Tokens; ++t) {
                 const Half& token = x[t].halves[step][half];
-                const typename S::Bytes token_codes = S::load_bytes(token.codes);
+                const typename S::Bytes token_codes = S::load_bytes(token.codes), others = S::load_bytes(x[t].halves[step][1].codes);
                 const typename S::Int start = S::load(token.start);
                 const typename S::Float token_scales = S::load(token.scales);
 #pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) {
-                    const typename S::Int dot = S::dot_codes(start, codes[r].of(half), token_codes);
+                    const typename S::Int dot = Format::halves_share_scales
+                                                    ? S::dot_nibbles(start, codes[r].low, codes[r].high, token_codes, others)
+                                                    : S::dot_codes(start, codes[r].of(half), token_codes);
                     sums[r][t] = S::fma(S::scaled_dot(dot, scales[r]), token_scales, sums[r][t]);
                 }
             }

@@ -8,9 +8,9 @@
 #include "cpu/simd/int8.hpp"
 #include "cpu/simd/peak.hpp"
 #include "cpu/simd/quantize.hpp"
+#include "cpu/simd/rows.hpp"
 #include "cpu/simd/weight4.hpp"
 #include "cpu/simd/weight4_int8.hpp"
-#include "cpu/simd/weight8.hpp"
 
 namespace lowbit::cpu {
 namespace {
@@ -20,7 +20,7 @@ constexpr Isa isa_of(const char* name, decltype(Isa::float_blocks) float_blocks,
     return {.name = name,
             .weight4 = weight4<S>,
             .weight4_int8 = weight4_int8<S>,
-            .weight8 = weight8<S>,
+            .rows = rows<S>,
             .dense = dense<S>,
             .int8 = int8<S>,
             .bits = bits<S>,

@@ -6,9 +6,9 @@
 // token's codes that go into it); zero points come off the same sums.
 #pragma once
 #include <cstring>
+#include <new>
 
 #include "cpu/isa.hpp"
-#include "cpu/simd/scratch.hpp"
 #include "cpu/simd/stream.hpp"
 #include "cpu/simd/tiles.hpp"
 
@@ -21,37 +21,20 @@ struct NibbleTokenStep {
     int32_t start[4 * S::lanes];
     float sums[4 * S::lanes];    // of the codes that go into an int32
     float scales[4 * S::lanes];  // each four times
-};
 
-template <class S>
-struct NibbleTokens {
-    static constexpr int64_t values_of_chunk = 32;
-    int64_t chunks, steps;
-    Scratch<NibbleTokenStep<S>> values;  // [tile][step][token of the tile]
-
-    NibbleTokens(const BlockTokens& x, int32_t offset)
-        : chunks(x.columns / values_of_chunk), steps(ceil_div(chunks, S::lanes)), values(x.tokens * steps) {
-        for (int64_t token = 0, width; token < x.tokens; token += width) {
-            width = tile_width(x.tokens - token);
-            for (int64_t t = 0; t < width; ++t)
-                for (int64_t step = 0; step < steps; ++step)
-                    pack(x, token + t, step * S::lanes, offset, values.data()[token * steps + step * width + t]);
-        }
-    }
-
-private:
-    void pack(const BlockTokens& x, int64_t token, int64_t first, int32_t offset, NibbleTokenStep<S>& step) const {
-        const int64_t there = smaller(S::lanes, chunks - first);
-        std::memset(&step, 0, sizeof step);
+    // Chunks from `first` on, of which the last ones may be missing.
+    void pack(const BlockTokens& x, int64_t token, int64_t first, int32_t offset) {
+        const int64_t chunks = x.columns / 32, there = smaller(S::lanes, chunks - first);
+        std::memset(this, 0, sizeof *this);
         for (int64_t lane = 0; lane < there; ++lane) {
-            const int8_t* codes = x.codes + token * x.columns + (first + lane) * values_of_chunk;
+            const int8_t* codes = x.codes + token * x.columns + (first + lane) * 32;
             for (int64_t i = 0; i < 16; ++i) {
-                step.even[16 * lane + i] = codes[2 * i], step.odd[16 * lane + i] = codes[2 * i + 1];
-                step.start[4 * lane + i / 4] += codes[2 * i] + codes[2 * i + 1];
+                even[16 * lane + i] = codes[2 * i], odd[16 * lane + i] = codes[2 * i + 1];
+                start[4 * lane + i / 4] += codes[2 * i] + codes[2 * i + 1];
             }
-            for (int i = 0; i < 4; ++i) step.scales[4 * lane + i] = x.scales[token * chunks + first + lane];
+            for (int i = 0; i < 4; ++i) scales[4 * lane + i] = x.scales[token * chunks + first + lane];
         }
-        for (int i = 0; i < 4 * S::lanes; ++i) step.sums[i] = float(step.start[i]), step.start[i] *= -offset;
+        for (int i = 0; i < 4 * S::lanes; ++i) sums[i] = float(start[i]), start[i] *= -offset;
     }
 };
 
@@ -86,23 +69,27 @@ struct LaneNumbers {
 
 template <class S, bool has_zeros>
 struct Weight4Int8 {
+    using Step = NibbleTokenStep<S>;
     template <int Tokens>
-    static constexpr int rows = S::template scaled_tile_rows<Tokens>;
-    static constexpr int64_t step_bytes = 16 * S::lanes;
+    static constexpr int rows = Tokens == 1 ? S::template tile_rows<1> : S::template scaled_tile_rows<Tokens>;
+    static constexpr int64_t step_bytes = 16 * S::lanes, rows_at_once = 8;
 
     const Weight4& weight;
-    const NibbleTokens<S>& tokens;
+    const Step* tokens;  // [tile][step][token of the tile]
+    int64_t chunks, steps;
     LaneNumbers<S> numbers;
     float* out;
     int64_t out_stride;
+
+    static int64_t steps_of(int64_t columns) { return ceil_div(columns / 32, S::lanes); }
 
     template <int Rows, int Tokens>
     void tile(int64_t row, int64_t token) const {
         typename S::Float sums[Rows][Tokens] = {};
         const uint8_t* codes = weight.codes + row * weight.row_stride;
         const Stream stream{weight.row_stride, Rows};
-        const int64_t whole = tokens.chunks / S::lanes;
-        const NibbleTokenStep<S>* x = tokens.values.data() + token * tokens.steps;
+        const int64_t whole = chunks / S::lanes;
+        const Step* x = tokens + token * steps;
         for (int64_t step = 0; step < whole; ++step, x += Tokens) {
             const int64_t ahead = stream.ahead(step * step_bytes);
             typename S::Bytes bytes[Rows];
@@ -113,12 +100,12 @@ struct Weight4Int8 {
             }
             add(row, step, bytes, x, sums);
         }
-        if (whole < tokens.steps) {
+        if (whole < steps) {
             typename S::Bytes bytes[Rows];
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 alignas(64) uint8_t last[step_bytes] = {};
-                std::memcpy(last, codes + r * weight.row_stride + whole * step_bytes, size_t(16 * (tokens.chunks - whole * S::lanes)));
+                std::memcpy(last, codes + r * weight.row_stride + whole * step_bytes, size_t(16 * (chunks - whole * S::lanes)));
                 bytes[r] = S::load_bytes(last);
             }
             add(row, whole, bytes, x, sums);
@@ -130,15 +117,15 @@ struct Weight4Int8 {
     }
 
     template <int Rows, int Tokens>
-    [[gnu::always_inline]] void add(int64_t row, int64_t step, const typename S::Bytes (&bytes)[Rows], const NibbleTokenStep<S>* x,
+    [[gnu::always_inline]] void add(int64_t row, int64_t step, const typename S::Bytes (&bytes)[Rows], const Step* x,
                                     typename S::Float (&sums)[Rows][Tokens]) const {
         const int64_t first = row * weight.scale_stride + numbers.first(step);
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             const int64_t at = first + r * weight.scale_stride;
             const typename S::Float scale = numbers.at(weight.scales + at, step);
-            const typename S::Bytes codes = has_zeros ? bytes[r] : S::flip(bytes[r], 0x88);
-            const typename S::Bytes low = S::low_nibbles(codes), high = S::high_nibbles(codes);
+            const typename S::Bytes low = has_zeros ? S::low_nibbles(bytes[r]) : S::flipped_low_nibbles(bytes[r]);
+            const typename S::Bytes high = has_zeros ? S::high_nibbles(bytes[r]) : S::flipped_high_nibbles(bytes[r]);
             typename S::Float minus_zero = {};
             if constexpr (has_zeros) minus_zero = S::sub(typename S::Float{}, numbers.at(weight.zeros + at, step));
 #pragma GCC unroll 8
@@ -150,26 +137,37 @@ struct Weight4Int8 {
             }
         }
     }
+
+    static int64_t packed_bytes(int64_t tokens, int64_t columns) { return tokens * steps_of(columns) * int64_t(sizeof(Step)); }
+
+    // Codes are unsigned where there are zero points, and signed where there are none.
+    static void pack(const BlockTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
+        const int64_t steps = steps_of(columns), first = steps * part / parts, end = steps * (part + 1) / parts;
+        auto* all = reinterpret_cast<Step*>(packed);
+        for (int64_t token = 0, width; token < x.tokens; token += width) {
+            width = tile_width(x.tokens - token);
+            for (int64_t step = first; step < end; ++step)
+                for (int64_t t = 0; t < width; ++t)
+                    (new (all + token * steps + step * width + t) Step)->pack(x, token + t, step * S::lanes, has_zeros ? 0 : 8);
+        }
+    }
+
+    static void multiply(const Weight4& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride) {
+        const int64_t chunks = weight.columns / 32;
+        const Weight4Int8 product{
+            weight,    reinterpret_cast<const Step*>(packed), chunks, steps_of(weight.columns), LaneNumbers<S>(weight, chunks), out,
+            out_stride};
+        for (int64_t row = 0; row < weight.rows; row += rows_at_once)
+            cover<Weight4Int8>(smaller(rows_at_once, weight.rows - row), tokens,
+                               [&]<int Rows, int Tokens>(int64_t r, int64_t t) { product.template tile<Rows, Tokens>(row + r, t); });
+    }
+
+    static BlockLoop<BlockTokens, Weight4> loop() { return {packed_bytes, pack, multiply}; }
 };
 
-template <class S, bool has_zeros>
-void weight4_int8_of(const Weight4& weight, const BlockTokens& x, float* out, int64_t out_stride) {
-    constexpr int64_t rows_at_once = 8;
-    using Product = Weight4Int8<S, has_zeros>;
-    const NibbleTokens<S> tokens(x, has_zeros ? 0 : 8);
-    const Product product{weight, tokens, LaneNumbers<S>(weight, tokens.chunks), out, out_stride};
-    for (int64_t row = 0; row < weight.rows; row += rows_at_once)
-        cover<Product>(smaller(rows_at_once, weight.rows - row), x.tokens,
-                       [&]<int Rows, int Tokens>(int64_t r, int64_t t) { product.template tile<Rows, Tokens>(row + r, t); });
-}
-
-// Codes are unsigned where there are zero points, and signed where there are none.
 template <class S>
-void weight4_int8(const Weight4& weight, const BlockTokens& x, float* out, int64_t out_stride) {
-    if (weight.zeros)
-        weight4_int8_of<S, true>(weight, x, out, out_stride);
-    else
-        weight4_int8_of<S, false>(weight, x, out, out_stride);
+BlockLoop<BlockTokens, Weight4> weight4_int8(bool has_zeros) {
+    return has_zeros ? Weight4Int8<S, true>::loop() : Weight4Int8<S, false>::loop();
 }
 
 }  // namespace
