@@ -80,7 +80,9 @@ struct SlabToken {
     }
 };
 
-inline int32_t load_four(const int8_t* codes) {
+// Four bytes.
+template <class Stored>
+int32_t load_four(const Stored* codes) {
     int32_t four;
     std::memcpy(&four, codes, sizeof four);
     return four;
