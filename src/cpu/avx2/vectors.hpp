@@ -19,13 +19,14 @@ struct Avx2 {
     template <int Tokens>
     static constexpr int tile_rows = Tokens == 4 ? 2 : 4;
     template <int Tokens>
-    static constexpr int scaled_tile_rows = Tokens == 4 ? 1 : 2;
+    static constexpr int scaled_tile_rows = 2;
     template <int Tokens>
     static constexpr int panel_tile_rows = 2;
     template <int Tokens>
-    static constexpr int block_tile_rows = Tokens == 4 ? 1 : 2;
+    static constexpr int block_tile_rows = 2;
 
     static Float set(float value) { return _mm256_set1_ps(value); }
+    static Int set_integer(int32_t value) { return _mm256_set1_epi32(value); }
     static Float load(const float* p) { return _mm256_loadu_ps(p); }
     static Int load(const int32_t* p) { return load_int(p); }
     static Int load_int(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }

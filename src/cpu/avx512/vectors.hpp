@@ -26,6 +26,7 @@ struct Avx512 {
     static constexpr int block_tile_rows = 4;
 
     static Float set(float value) { return _mm512_set1_ps(value); }
+    static Int set_integer(int32_t value) { return _mm512_set1_epi32(value); }
     static Float load(const float* p) { return _mm512_loadu_ps(p); }
     static Int load(const int32_t* p) { return _mm512_loadu_si512(p); }
     static void store(float* p, Float v) { _mm512_storeu_ps(p, v); }

@@ -40,6 +40,7 @@ struct Portable {
     }
 
     static Float set(float value) { return Float{value, value, value, value}; }
+    static Int set_integer(int32_t value) { return Int{} + value; }
     static Float load(const float* p) { return load_as<Float>(p); }
     static Int load(const int32_t* p) { return load_as<Int>(p); }
     static Int load_int(const void* p) { return load_as<Int>(static_cast<const char*>(p)); }

@@ -141,6 +141,24 @@ struct FloatUnit {
     }
 };
 
+// What dot products of codes with a token start from: -zero * (sum of the token's codes that go into an element).
+template <class S, int zero>
+struct DotStarts {
+    alignas(16 * S::lanes) int32_t values[4 * S::lanes];
+
+    void set(int element, int32_t sum) { values[element] = S::dot_start - zero * sum; }
+    void add(const DotStarts& other) {
+        for (int i = 0; i < 4 * S::lanes; ++i) values[i] += other.values[i] - S::dot_start;
+    }
+    [[gnu::always_inline]] typename S::Int load() const { return S::load(values); }
+};
+template <class S>
+struct DotStarts<S, 0> {
+    void set(int, int32_t) {}
+    void add(const DotStarts&) {}
+    [[gnu::always_inline]] typename S::Int load() const { return S::set_integer(S::dot_start); }
+};
+
 // A unit of one token, in int8 with a scale for every 32 values.
 template <class S, class Format>
 struct IntegerUnit {
@@ -148,9 +166,9 @@ struct IntegerUnit {
     static constexpr int elements = 4 * S::lanes;
 
     struct Half {
-        alignas(64) int8_t codes[16 * S::lanes];
-        alignas(64) int32_t start[elements];  // -zero * (sum of the codes that go into an element)
-        alignas(64) float scales[elements];   // each four times
+        alignas(16 * S::lanes) int8_t codes[16 * S::lanes];
+        [[no_unique_address]] DotStarts<S, Format::zero> starts;
+        alignas(16 * S::lanes) float scales[elements];  // each four times
     };
     Half halves[Format::steps][2];
     [[no_unique_address]] GroupSums<S, Format> sums;
@@ -170,8 +188,7 @@ struct IntegerUnit {
                     pack(halves[step][half], lane, is_there ? codes + 16 * sixteen : nullptr, is_there ? scales[sixteen / 2] : 0.0f);
                 }
         if constexpr (Format::halves_share_scales)
-            for (Half(&both)[2] : halves)
-                for (int i = 0; i < elements; ++i) both[0].start[i] += both[1].start[i] - S::dot_start;
+            for (Half(&both)[2] : halves) both[0].starts.add(both[1].starts);
         const auto group_sum = [&](int group) {
             int32_t sum = 0;
             for (int i = group * Format::group; i < (group + 1) * Format::group && i < there; ++i) sum += codes[i];
@@ -202,7 +219,7 @@ struct IntegerUnit {
             for (int t = 0; t < Tokens; ++t) {
                 const Half& token = x[t].halves[step][half];
                 const typename S::Bytes token_codes = S::load_bytes(token.codes), others = S::load_bytes(x[t].halves[step][1].codes);
-                const typename S::Int start = S::load(token.start);
+                const typename S::Int start = token.starts.load();
                 const typename S::Float token_scales = S::load(token.scales);
 #pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) {
@@ -240,7 +257,7 @@ private:
             std::memset(half.codes + 16 * lane, 0, 16);
         for (int m = 0; m < 4; ++m) {
             const int8_t* four = half.codes + 16 * lane + 4 * m;
-            half.start[4 * lane + m] = S::dot_start - Format::zero * (four[0] + four[1] + four[2] + four[3]);
+            half.starts.set(4 * lane + m, four[0] + four[1] + four[2] + four[3]);
             half.scales[4 * lane + m] = scale;
         }
     }
