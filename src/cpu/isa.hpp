@@ -165,7 +165,7 @@ struct Isa {
     // Many tokens in blocks times codes of this kind, and what int8 does for many tokens; no such functions: the others do it.
     BlockSlabs (*integer_slabs)(const CodedWeight& kind, bool one_scale) = nullptr;
     ExactSlabs (*exact_slabs)() = nullptr;
-    // Many fp32 tokens; and such as are sums of at most two bf16 numbers each, whose magnitudes are 0 or within 2^-100 .. 2^90.
+    // Many fp32 tokens; and such as are bf16 numbers, whose magnitudes are 0 or within 2^-100 .. 2^90.
     FloatSlabs (*float_slabs)(const CodedWeight& kind) = nullptr;
     FloatSlabs (*bf16_slabs)(const CodedWeight& kind) = nullptr;
 

@@ -88,7 +88,7 @@ void run_weight4(const Isa& isa, const MatmulProblem& problem) {
     const core::Buffer packed = pack_tokens(*problem.context, isa, rows_of_weight<Weight4>(isa, view, 0, 0, none), x.tokens);
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
-        Weight4 weight = rows_of_piece(isa, view, piece, scales);
+        Weight4 weight = rows_of_weight<Weight4>(isa, view, piece.first_row, piece.rows, scales);
         weight.values = values;
         isa.weight4(weight, x.tokens, sums, piece.stride());
     });

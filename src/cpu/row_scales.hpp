@@ -1,6 +1,7 @@
 // Scales and zero points of a quantized weight as the inner loops read them.
 #pragma once
 #include <memory>
+#include <type_traits>
 
 #include "core/ggml_blocks.hpp"
 #include "core/problem.hpp"
@@ -19,7 +20,7 @@ private:
     void load_run(const Isa& isa, const core::QuantizedView& view, int64_t first, int64_t count, int64_t to);
 };
 
-// The fields that Weight4 and CodedWeight share, for some rows. `scales` keeps what the weight points to.
+// The fields that Weight4, CodedWeight and BlockWeight share, for some rows. `scales` keeps what the weight points to.
 template <class Weight>
 Weight rows_of_weight(const Isa& isa, const core::QuantizedView& view, int64_t first_row, int64_t rows, RowScales& scales) {
     Weight weight;
@@ -27,15 +28,17 @@ Weight rows_of_weight(const Isa& isa, const core::QuantizedView& view, int64_t f
     weight.row_stride = view.row_bytes();
     weight.rows = rows;
     weight.columns = view.columns;
-    if (view.format.is_ggml()) {
-        weight.block_bytes = core::ggml_block(view.format.element).bytes;
-        return weight;
+    if constexpr (!std::is_same_v<Weight, BlockWeight>) {
+        if (view.format.is_ggml()) {
+            weight.block_bytes = core::ggml_block(view.format.element).bytes;
+        } else {
+            scales.load(isa, view, first_row, rows);
+            weight.group = view.format.span(view.columns);
+            weight.scales = scales.scales.get();
+            weight.zeros = scales.zeros.get();
+            weight.scale_stride = scales.groups;
+        }
     }
-    scales.load(isa, view, first_row, rows);
-    weight.group = view.format.span(view.columns);
-    weight.scales = scales.scales.get();
-    weight.zeros = scales.zeros.get();
-    weight.scale_stride = scales.groups;
     return weight;
 }
 

@@ -24,29 +24,14 @@ void stream_rows(const Isa& isa, const core::MatmulProblem& problem, const Multi
     });
 }
 
-inline Weight4 rows_of_piece(const Isa& isa, const core::QuantizedView& view, const Finisher::Piece& piece, RowScales& scales) {
-    return rows_of_weight<Weight4>(isa, view, piece.first_row, piece.rows, scales);
-}
-inline BlockWeight rows_of_piece(const core::QuantizedView& view, const Finisher::Piece& piece) {
-    return {view.row_codes(piece.first_row), view.row_bytes(), piece.rows, view.columns};
-}
-
 // By a loop for rows of 4-bit integers, or of GGML blocks, which has its tokens packed.
-template <class Tokens>
-void stream_rows(const Isa& isa, const core::MatmulProblem& problem, const BlockLoop<Tokens, Weight4>& loop, const Tokens& x) {
+template <class Tokens, class Weight>
+void stream_rows(const Isa& isa, const core::MatmulProblem& problem, const BlockLoop<Tokens, Weight>& loop, const Tokens& x) {
     const core::Buffer packed = pack_tokens(*problem.context, loop, x, problem.k());
     stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
         RowScales scales;
-        loop.multiply(rows_of_piece(isa, problem.weight.quantized, piece, scales), reinterpret_cast<const uint8_t*>(packed.data()),
-                      problem.m(), sums, piece.stride());
-    });
-}
-template <class Tokens>
-void stream_rows(const Isa& isa, const core::MatmulProblem& problem, const BlockLoop<Tokens>& loop, const Tokens& x) {
-    const core::Buffer packed = pack_tokens(*problem.context, loop, x, problem.k());
-    stream_rows(isa, problem, [&](const Finisher::Piece& piece, float* sums) {
-        loop.multiply(rows_of_piece(problem.weight.quantized, piece), reinterpret_cast<const uint8_t*>(packed.data()), problem.m(), sums,
-                      piece.stride());
+        loop.multiply(rows_of_weight<Weight>(isa, problem.weight.quantized, piece.first_row, piece.rows, scales),
+                      reinterpret_cast<const uint8_t*>(packed.data()), problem.m(), sums, piece.stride());
     });
 }
 

@@ -1,5 +1,5 @@
-// Slabs of decoded rows (cpu/avx512/slabs.hpp) at the ends of what they hold: the largest codes and zero points, sums that fill 32 bits,
-// and tokens that a few bf16 numbers cannot hold, which have to take the other way.
+// Slabs of decoded rows (cpu/avx512/slabs.hpp), and rows that stream (cpu/simd/rows.hpp), at the ends of what they hold: the largest codes
+// and zero points, sums that fill 32 bits, NaN among the codes, rows of any stride, and tokens that products of bf16 cannot take.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -129,6 +129,7 @@ struct Avx2 {
         return _mm256_max_epu8(largest, _mm256_and_si256(load_bytes(codes), _mm256_set1_epi8(0x7f)));
     }
     static bool has_nan(Bytes largest) { return _mm256_movemask_epi8(_mm256_cmpeq_epi8(largest, _mm256_set1_epi8(0x7f))) != 0; }
+    // NaN stays NaN, which one is left to the instruction.
     static Float widen_fp16(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 
     static uint16_t load_half(const uint8_t* p) {

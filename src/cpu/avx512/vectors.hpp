@@ -119,6 +119,7 @@ struct Avx512 {
         return _mm512_max_epu8(largest, _mm512_and_si512(load_bytes(codes), _mm512_set1_epi8(0x7f)));
     }
     static bool has_nan(Bytes largest) { return _mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(0x7f)) != 0; }
+    // NaN stays NaN, which one is left to the instruction.
     static Float widen_fp16(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 
     static uint16_t load_half(const uint8_t* p) {

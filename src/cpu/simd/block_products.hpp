@@ -7,7 +7,6 @@
 //
 // Tokens are prepared once for all rows, unit by unit, in the order of the codes: [tile][unit][token of the tile].
 #pragma once
-#include <new>
 #include <utility>
 
 #include "cpu/isa.hpp"
@@ -341,16 +340,10 @@ struct BlockProduct {
     static int64_t packed_bytes(int64_t tokens, int64_t columns) { return tokens * units(columns) * int64_t(sizeof(Unit)); }
 
     static void pack(const typename Unit::Tokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
-        const int64_t count = units(columns), first = count * part / parts, end = count * (part + 1) / parts;
-        auto* all = reinterpret_cast<Unit*>(packed);
-        for (int64_t token = 0, width; token < x.tokens; token += width) {
-            width = tile_width(x.tokens - token);
-            for (int64_t unit = first; unit < end; ++unit)
-                for (int64_t t = 0; t < width; ++t)
-                    (new (all + token * count + unit * width + t) Unit)
-                        ->pack(x, token + t, unit * unit_values<Format>,
-                               smaller(unit_values<Format>, columns - unit * unit_values<Format>));
-        }
+        pack_tiles<Unit>(x.tokens, units(columns), part, parts, packed, [&](Unit& to, int64_t token, int64_t unit) {
+            const int64_t first = unit * unit_values<Format>;
+            to.pack(x, token, first, smaller(unit_values<Format>, columns - first));
+        });
     }
 
     static void multiply(const BlockWeight& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride) {

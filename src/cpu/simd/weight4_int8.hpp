@@ -6,7 +6,6 @@
 // token's codes that go into it); zero points come off the same sums.
 #pragma once
 #include <cstring>
-#include <new>
 
 #include "cpu/isa.hpp"
 #include "cpu/simd/stream.hpp"
@@ -142,14 +141,8 @@ struct Weight4Int8 {
 
     // Codes are unsigned where there are zero points, and signed where there are none.
     static void pack(const BlockTokens& x, int64_t columns, int64_t part, int64_t parts, uint8_t* packed) {
-        const int64_t steps = steps_of(columns), first = steps * part / parts, end = steps * (part + 1) / parts;
-        auto* all = reinterpret_cast<Step*>(packed);
-        for (int64_t token = 0, width; token < x.tokens; token += width) {
-            width = tile_width(x.tokens - token);
-            for (int64_t step = first; step < end; ++step)
-                for (int64_t t = 0; t < width; ++t)
-                    (new (all + token * steps + step * width + t) Step)->pack(x, token + t, step * S::lanes, has_zeros ? 0 : 8);
-        }
+        pack_tiles<Step>(x.tokens, steps_of(columns), part, parts, packed,
+                         [&](Step& to, int64_t token, int64_t step) { to.pack(x, token, step * S::lanes, has_zeros ? 0 : 8); });
     }
 
     static void multiply(const Weight4& weight, const uint8_t* packed, int64_t tokens, float* out, int64_t out_stride) {
